@@ -1,0 +1,138 @@
+//! What a decoded ledger looks like to its consumers. Knows nothing of how it was read.
+
+use std::ops::Range;
+
+use crate::domain::{ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
+
+/// One closed ledger, borrowed from the bytes of its `LedgerCloseMeta`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerView<'a> {
+    /// The whole `LedgerCloseMeta`, XDR.
+    pub raw: &'a [u8],
+    /// Version of the `LedgerCloseMeta`: 0, 1 or 2. Independent of the header's protocol.
+    pub version: u32,
+    /// The ledger's header.
+    pub header: HeaderView<'a>,
+    /// Transactions in apply order.
+    pub transactions: Vec<TransactionView<'a>>,
+    /// Events in the canonical order of the ledger: fee charges of all transactions, then for each
+    /// transaction its operations' events and what follows them, then fee refunds of all.
+    /// Diagnostic events are never among them.
+    pub events: Vec<EventView<'a>>,
+    /// Topics of all events, one after the other, each an XDR `ScVal`. See [`EventView::topics`].
+    pub topics: Vec<&'a [u8]>,
+}
+
+/// A ledger's header and the hash that came with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderView<'a> {
+    /// XDR `LedgerHeader`.
+    pub xdr: &'a [u8],
+    /// The hash that the source claims for it; `source::verify` checks it.
+    pub hash: LedgerHash,
+    /// Hash of the ledger before.
+    pub previous_hash: LedgerHash,
+    /// Sequence number.
+    pub sequence: LedgerSeq,
+    /// Protocol version after this ledger's upgrades.
+    pub protocol: u32,
+    /// Close time, UNIX seconds. May repeat on test networks.
+    pub close_time: u64,
+}
+
+/// One transaction as it was applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionView<'a> {
+    /// 1-based position in apply order.
+    pub application_order: u32,
+    /// Hash of the envelope; of the outer one for a fee bump.
+    pub hash: TxHash,
+    /// Hash of the inner transaction of a fee bump.
+    pub inner_hash: Option<TxHash>,
+    /// Whether it succeeded (`txSUCCESS` or `txFEE_BUMP_INNER_SUCCESS`).
+    pub successful: bool,
+    /// Whether it is a smart-contract transaction: its (inner) `ext.v` is 1.
+    pub smart_contract: bool,
+    /// Source of the (inner) transaction, as in the envelope: `G…` or `M…`.
+    pub source_account: MuxedAccountView<'a>,
+    /// Who pays the fee: the fee source of a fee bump, else the source account.
+    pub fee_account: MuxedAccountView<'a>,
+    /// Fee charged, stroops, as in the result.
+    pub fee_charged: i64,
+    /// XDR `TransactionEnvelope`.
+    pub envelope: &'a [u8],
+    /// XDR `TransactionResult`.
+    pub result: &'a [u8],
+    /// XDR `TransactionMeta`.
+    pub meta: &'a [u8],
+    /// Contracts that a smart-contract transaction touches: instances in the footprint, the
+    /// invoked or created contract, contracts in authorization trees, emitters of its operations'
+    /// events. Sorted, without repeats; empty for a classic transaction.
+    pub contracts: Vec<ContractId>,
+    /// Its operations' events, as indexes into [`LedgerView::events`].
+    pub operation_events: Range<usize>,
+}
+
+/// An account as an envelope names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MuxedAccountView<'a> {
+    /// The account's ed25519 key.
+    pub ed25519: &'a [u8; 32],
+    /// The id of a muxed account.
+    pub id: Option<u64>,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventView<'a> {
+    /// Index of its transaction in [`LedgerView::transactions`].
+    pub transaction: usize,
+    /// Where in its transaction it was emitted.
+    pub placement: Placement,
+    /// Emitting contract. The format allows none.
+    pub contract: Option<&'a [u8; 32]>,
+    /// What kind of event.
+    pub event_type: EventType,
+    /// Its topics, as indexes into [`LedgerView::topics`].
+    pub topics: Range<usize>,
+    /// XDR `ScVal` of its data.
+    pub data: &'a [u8],
+    /// XDR `ContractEvent`, whole.
+    pub xdr: &'a [u8],
+    /// Its id as Stellar RPC shows it.
+    pub rpc_id: RpcEventId,
+}
+
+/// Where in its transaction an event was emitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// Before all transactions of the ledger: the fee is charged.
+    BeforeAllTransactions,
+    /// By an operation.
+    Operation {
+        /// 0-based position of the operation in its transaction.
+        operation: u32,
+        /// 0-based position of the event in its transaction, counted across operations.
+        event_index: u32,
+    },
+    /// After the operations of its transaction (refunds up to protocol 22).
+    AfterTransaction,
+    /// After all transactions of the ledger (refunds from protocol 23).
+    AfterAllTransactions,
+}
+
+/// Kind of an event that is not diagnostic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EventType {
+    /// Emitted by the host itself, when a contract's executable changes.
+    System,
+    /// Emitted by a contract, or on behalf of an asset's contract.
+    Contract,
+}
+
+impl<'a> LedgerView<'a> {
+    /// Topics of `event`, in order.
+    pub fn topics(&self, event: &EventView<'a>) -> &[&'a [u8]] {
+        &self.topics[event.topics.clone()]
+    }
+}

@@ -1,0 +1,52 @@
+use std::fmt;
+
+/// Row id of an event in this store: dense, from 1, in the order of ingestion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct EventId(pub u64);
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Id of an event as Stellar RPC's `getEvents` shows it: the total-order id of SEP-35
+/// (ledger 32 bits, transaction 20 bits, operation 12 bits) and the event's number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RpcEventId {
+    /// Total-order id.
+    pub toid: u64,
+    /// Number of the event within that position.
+    pub index: u32,
+}
+
+impl RpcEventId {
+    /// Transaction number of events that come after all transactions of a ledger.
+    pub const AFTER_ALL_TRANSACTIONS: u32 = (1 << 20) - 1;
+    /// Operation number of events that come after all operations of a transaction.
+    pub const AFTER_TRANSACTION: u32 = (1 << 12) - 1;
+
+    /// Composes the id; `transaction` is 1-based and below 2^20, `operation` below 2^12.
+    pub fn new(ledger: u32, transaction: u32, operation: u32, index: u32) -> Self {
+        let toid = u64::from(ledger) << 32 | u64::from(transaction) << 12 | u64::from(operation);
+        Self { toid, index }
+    }
+}
+
+impl fmt::Display for RpcEventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:019}-{:010}", self.toid, self.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn composes_the_total_order_id() {
+        let id = RpcEventId::new(63_092_982, 1, 0, 3);
+        assert_eq!(id.to_string(), "0270982294346928128-0000000003");
+        assert_eq!(id.toid >> 32, 63_092_982);
+    }
+}

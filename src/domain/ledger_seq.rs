@@ -1,0 +1,69 @@
+use std::fmt;
+
+/// Sequence number of a ledger. Genesis is 1; the first ledger that any source yields is 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LedgerSeq(pub u32);
+
+impl LedgerSeq {
+    /// The first ledger with metadata.
+    pub const FIRST: Self = Self(2);
+
+    /// The next ledger, or `None` at the end of the number range.
+    pub fn next(self) -> Option<Self> {
+        self.0.checked_add(1).map(Self)
+    }
+
+    /// The ledger before, or `None` before ledger 0.
+    pub fn previous(self) -> Option<Self> {
+        self.0.checked_sub(1).map(Self)
+    }
+}
+
+impl fmt::Display for LedgerSeq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<u32> for LedgerSeq {
+    fn from(value: u32) -> Self {
+        Self(value)
+    }
+}
+
+/// Ledgers from `first` to `last`, both included; empty when `first` is after `last`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LedgerRange {
+    /// First ledger of the range.
+    pub first: LedgerSeq,
+    /// Last ledger of the range.
+    pub last: LedgerSeq,
+}
+
+impl LedgerRange {
+    /// The range from `first` to `last`.
+    pub fn new(first: impl Into<LedgerSeq>, last: impl Into<LedgerSeq>) -> Self {
+        Self { first: first.into(), last: last.into() }
+    }
+
+    /// Whether no ledger is in it.
+    pub fn is_empty(&self) -> bool {
+        self.first > self.last
+    }
+
+    /// Whether `sequence` is in it.
+    pub fn contains(&self, sequence: LedgerSeq) -> bool {
+        self.first <= sequence && sequence <= self.last
+    }
+
+    /// How many ledgers are in it.
+    pub fn len(&self) -> u64 {
+        if self.is_empty() { 0 } else { u64::from(self.last.0) - u64::from(self.first.0) + 1 }
+    }
+}
+
+impl fmt::Display for LedgerRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}–{}", self.first, self.last)
+    }
+}

@@ -1,0 +1,36 @@
+//! The words of the project: sequences, hashes, ids, networks and pages. Knows how each is parsed,
+//! shown and ordered; does no I/O.
+
+mod contract_id;
+mod event_id;
+mod hash;
+mod ledger_seq;
+mod network;
+mod page;
+
+pub use contract_id::ContractId;
+pub use event_id::{EventId, RpcEventId};
+pub use hash::{Hash32, LedgerHash, TxHash};
+pub use ledger_seq::{LedgerRange, LedgerSeq};
+pub use network::{Network, NetworkId};
+pub use page::{Direction, Page};
+
+/// Why a text is not one of the project's values.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// Not 64 hexadecimal digits.
+    #[error("'{0}' is not a hash: give 64 hexadecimal digits")]
+    Hash(String),
+    /// Not a contract strkey (SEP-23).
+    #[error("'{0}' is not a contract ID: give a strkey of 56 characters that starts with C")]
+    Contract(String),
+}
+
+/// Shortens a value quoted in an error message, so that a hostile one cannot flood a log or answer.
+pub(crate) fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 80;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

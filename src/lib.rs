@@ -1,0 +1,13 @@
+//! Orrery follows a Stellar network, stores every contract event and smart-contract transaction,
+//! and answers questions about them over HTTP.
+//!
+//! Data flows one way: a [`source`] yields the bytes of closed ledgers, [`decode`] turns them into
+//! one borrowed view, [`pipeline`] hands that view to the [`store`], and [`api`] answers from the
+//! store. `ARCHITECTURE.md` has the picture and the invariants.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod decode;
+pub mod domain;
+pub mod observe;
+pub mod store;

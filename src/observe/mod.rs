@@ -1,0 +1,3 @@
+//! What the process says about itself: health, metrics, logs.
+
+pub mod health;

@@ -1,0 +1,163 @@
+//! The questions that others may ask of stored events and transactions, and what they get back.
+//! Knows no families and no keys.
+
+use crate::decode::EventType;
+use crate::domain::{ContractId, EventId, LedgerRange, LedgerSeq, Page};
+
+/// Which events are wanted. Every condition that is given must hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventQuery {
+    /// Only events of these ledgers.
+    pub ledgers: Option<LedgerRange>,
+    /// Only events of these contracts; all contracts when empty.
+    pub contracts: Vec<ContractId>,
+    /// Only events whose topics satisfy this.
+    pub topics: TopicFilter,
+    /// Which part of the answer.
+    pub page: Page<EventId>,
+}
+
+/// Conditions on an event's topics. A value is the XDR of an `ScVal`; the default matches all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TopicFilter {
+    /// Values that may stand at any position; no condition when empty.
+    pub anywhere: Vec<Vec<u8>>,
+    /// Whether all of `anywhere` must occur, or any one suffices.
+    pub all: bool,
+    /// Values for the first four topics.
+    pub positional: [Option<Vec<u8>>; 4],
+}
+
+impl TopicFilter {
+    /// Whether no condition is set.
+    pub fn is_empty(&self) -> bool {
+        self.anywhere.is_empty() && self.positional.iter().all(Option::is_none)
+    }
+
+    /// Whether an event with these topics satisfies every condition.
+    pub fn matches(&self, topics: &[&[u8]]) -> bool {
+        let occurs = |value: &Vec<u8>| topics.contains(&value.as_slice());
+        let anywhere = self.anywhere.is_empty()
+            || if self.all {
+                self.anywhere.iter().all(occurs)
+            } else {
+                self.anywhere.iter().any(occurs)
+            };
+        anywhere
+            && self
+                .positional
+                .iter()
+                .enumerate()
+                .all(|(i, value)| value.as_deref().is_none_or(|v| topics.get(i) == Some(&v)))
+    }
+}
+
+/// A stored event, borrowed from the store's block for the time of the visit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventRecord<'a> {
+    /// Row id.
+    pub id: EventId,
+    /// Ledger that it belongs to.
+    pub ledger: LedgerSeq,
+    /// Close time of that ledger, UNIX seconds.
+    pub closed_at: u64,
+    /// Hash of its transaction (the outer one of a fee bump).
+    pub tx: &'a [u8; 32],
+    /// 1-based position of its transaction in apply order.
+    pub application_order: u32,
+    /// 0-based position of its operation; none for fee events.
+    pub op_index: Option<u32>,
+    /// 0-based position in its transaction; none for fee events.
+    pub event_index: Option<u32>,
+    /// Emitting contract, if any.
+    pub contract: Option<&'a [u8; 32]>,
+    /// Kind of event.
+    pub event_type: EventType,
+    /// Topics, each the XDR of an `ScVal`.
+    pub topics: &'a [&'a [u8]],
+    /// Data, the XDR of an `ScVal`.
+    pub data: &'a [u8],
+}
+
+/// Which smart-contract transactions are wanted. Ordered by (ledger, application order).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionQuery {
+    /// Only transactions of these ledgers.
+    pub ledgers: Option<LedgerRange>,
+    /// Only transactions that touch one of these contracts; all when empty.
+    pub contracts: Vec<ContractId>,
+    /// Which part of the answer.
+    pub page: Page<TransactionPosition>,
+}
+
+/// Where a transaction stands on the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransactionPosition {
+    /// Its ledger.
+    pub ledger: LedgerSeq,
+    /// Its 1-based position in apply order.
+    pub application_order: u32,
+}
+
+/// A stored smart-contract transaction, borrowed for the time of the visit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionRecord<'a> {
+    /// Hash (the outer one of a fee bump).
+    pub tx: &'a [u8; 32],
+    /// Hash of the inner transaction of a fee bump.
+    pub inner_tx: Option<&'a [u8; 32]>,
+    /// Where it stands.
+    pub position: TransactionPosition,
+    /// Close time of its ledger, UNIX seconds.
+    pub closed_at: u64,
+    /// Whether it succeeded.
+    pub successful: bool,
+    /// Source account of the inner transaction as a strkey, `G…` or `M…`.
+    pub source_account: &'a str,
+    /// Who paid the fee, as a strkey.
+    pub fee_account: &'a str,
+    /// Fee charged, stroops.
+    pub fee_charged: i64,
+    /// Contracts that it touched.
+    pub contracts: &'a [ContractId],
+    /// How many of its events are stored.
+    pub event_count: u32,
+    /// XDR `TransactionEnvelope`.
+    pub envelope: &'a [u8],
+    /// XDR `TransactionResult`.
+    pub result: &'a [u8],
+    /// XDR `TransactionMeta`.
+    pub meta: &'a [u8],
+}
+
+/// What an answer took, for showing that work is proportional to the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueryCost {
+    /// Rows of indexes that were looked at.
+    pub index_rows: u64,
+    /// Event blocks or transaction records that were read.
+    pub records: u64,
+}
+
+/// What the store holds, kept in memory and true for the last committed ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoreStatus {
+    /// Covered ranges in ascending order; no two touch.
+    pub ranges: Vec<LedgerRange>,
+    /// Close time of the newest ledger, UNIX seconds.
+    pub latest_close_time: Option<u64>,
+    /// Newest row id given out; 0 when there is none.
+    pub last_event_id: EventId,
+}
+
+impl StoreStatus {
+    /// Newest ledger stored.
+    pub fn latest(&self) -> Option<LedgerSeq> {
+        self.ranges.last().map(|range| range.last)
+    }
+
+    /// Oldest ledger stored.
+    pub fn oldest(&self) -> Option<LedgerSeq> {
+        self.ranges.first().map(|range| range.first)
+    }
+}
