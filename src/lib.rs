@@ -7,6 +7,8 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod api;
+pub mod auth;
 pub mod decode;
 pub mod domain;
 pub mod observe;
