@@ -1,0 +1,3 @@
+//! Where ledgers come from.
+
+pub mod verify;
