@@ -12,4 +12,7 @@ pub mod auth;
 pub mod decode;
 pub mod domain;
 pub mod observe;
+pub mod pipeline;
+pub mod source;
 pub mod store;
+pub mod verify;

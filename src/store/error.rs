@@ -1,0 +1,72 @@
+//! Why the store could not answer or write.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::FormatVersion;
+use crate::domain::{LedgerSeq, Network};
+use crate::verify::VerifyError;
+
+/// Why the store could not answer or write.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has the directory open.
+    #[error("the data directory {} is in use by another orrery process: stop it, or give another directory", .0.display())]
+    InUse(PathBuf),
+    /// There is no store yet, and nobody said for which network to make one.
+    #[error("the data directory {} holds nothing yet: name the network", .0.display())]
+    Empty(PathBuf),
+    /// The directory belongs to another network.
+    #[error("the data directory {} holds {stored}, not {wanted}: give another directory for {wanted}", directory.display())]
+    OtherNetwork {
+        /// The data directory.
+        directory: PathBuf,
+        /// Whose ledgers it holds.
+        stored: Box<Network>,
+        /// Which network was asked for.
+        wanted: Box<Network>,
+    },
+    /// A version wrote the directory that this one does not know.
+    #[error(
+        "the data directory has format {found}, this version of orrery reads {supported}: use the version that wrote it, or a new directory"
+    )]
+    Format {
+        /// Version on disk.
+        found: FormatVersion,
+        /// Version of this build.
+        supported: FormatVersion,
+    },
+    /// The directory could not be used.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// RocksDB failed.
+    #[error("the database failed: {0}")]
+    Database(String),
+    /// A family that every store has is not there.
+    #[error("the database has no family '{0}': the data directory is damaged")]
+    MissingFamily(&'static str),
+    /// A record is not what any version writes.
+    #[error(
+        "the record {key} in '{family}' is damaged: restore a backup, or import the ledgers into a new directory"
+    )]
+    Corrupt {
+        /// Its family.
+        family: &'static str,
+        /// Its key in hexadecimal.
+        key: String,
+    },
+    /// A ledger that is covered has no row.
+    #[error("ledger {0} is covered but its record is missing: the data directory is damaged")]
+    Missing(LedgerSeq),
+    /// zstd failed on a raw ledger.
+    #[error("a ledger could not be compressed or decompressed: {0}")]
+    Compression(io::Error),
+    /// The ledger does not belong to the chain that is stored.
+    #[error(transparent)]
+    Chain(#[from] VerifyError),
+}
