@@ -31,8 +31,8 @@ const TOPIC_FIELDS: [&str; 10] = [
 /// Last second that has a four-digit year, as ISO 8601 wants it.
 const LATEST: OffsetDateTime = datetime!(9999-12-31 23:59:59 UTC);
 
-/// A JSON array under construction.
-pub(super) struct List {
+/// A JSON array under construction: the answer of every route that lists events or transactions.
+pub struct List {
     out: Vec<u8>,
     /// Neighbours share their ledger and often their contract: both are spelled once.
     time: Spelled<u64>,
@@ -47,18 +47,19 @@ struct Spelled<T> {
 }
 
 impl List {
-    pub(super) fn new() -> Self {
+    /// An empty array.
+    pub fn new() -> Self {
         Self { out: b"[".to_vec(), time: Spelled::default(), contract: Spelled::default() }
     }
 
     /// Closes the array.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub fn finish(mut self) -> Vec<u8> {
         self.out.push(b']');
         self.out
     }
 
     /// Appends an event. The fields and their order are those of the interface.
-    pub(super) fn event(&mut self, event: &EventRecord<'_>) {
+    pub fn event(&mut self, event: &EventRecord<'_>) {
         self.begin_element();
         self.raw("{\"id\":");
         self.number(event.id.0);
@@ -100,7 +101,7 @@ impl List {
     }
 
     /// Appends a transaction.
-    pub(super) fn transaction(&mut self, transaction: &TransactionRecord<'_>) {
+    pub fn transaction(&mut self, transaction: &TransactionRecord<'_>) {
         self.begin_element();
         self.raw("{\"tx\":");
         self.hex(transaction.tx);

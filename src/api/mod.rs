@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use error::ApiError;
+pub use json::List as EventList;
 pub use limits::RateLimit;
 pub use server::serve;
 

@@ -1,0 +1,154 @@
+//! Recorded ledgers to a longer chain of whole, distinct, linked ledgers: sequence numbers of
+//! accounts, transaction hashes, events, headers and links all fit together again. Signatures and
+//! ledger entry changes stay as recorded; nobody checks them.
+
+use std::collections::HashMap;
+
+use orrery::domain::NetworkId;
+use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    ContractEvent, ContractEventBody, FeeBumpTransactionInnerTx, GeneralizedTransactionSet, Hash,
+    LedgerCloseMeta, LedgerCloseMetaV2, TransactionEnvelope, TransactionMeta, TransactionPhase,
+    TransactionResultMetaV1, TransactionResultResult, TxSetComponent,
+};
+
+use crate::recorded::{Recorded, xdr};
+use crate::variation::{Regulars, Variation, edit};
+
+/// Seconds between two ledgers.
+pub const CLOSE_INTERVAL: u64 = 5;
+
+type Hashes = HashMap<[u8; 32], [u8; 32]>;
+
+/// XDR of `copies` times the recorded ledgers, as one chain.
+pub fn chain(recorded: &Recorded, copies: u64) -> Vec<Vec<u8>> {
+    let regulars = regulars(recorded);
+    let network = recorded.network.id();
+    let mut chain = Vec::with_capacity(recorded.ledgers.len() * copies as usize);
+    let mut last: Option<(u32, u64, Hash)> = None;
+    for copy in 0..copies {
+        let mut variation = Variation::new(&regulars, copy, 0);
+        for ledger in &recorded.ledgers {
+            let mut ledger = ledger.clone();
+            let hashes = vary_envelopes(&mut ledger.tx_set, copy, network);
+            edit(&mut ledger.tx_processing, |transactions| {
+                for transaction in transactions {
+                    vary_result(transaction, &hashes);
+                    vary_events(&mut transaction.tx_apply_processing, &mut variation);
+                }
+            });
+            last = Some(link(&mut ledger, last.take()));
+            chain.push(xdr(&LedgerCloseMeta::V2(ledger)));
+        }
+    }
+    chain
+}
+
+/// The accounts that act in most of the recorded ledgers.
+pub fn regulars(recorded: &Recorded) -> Regulars {
+    Regulars::of(recorded.ledgers.iter().map(|ledger| {
+        let metas = ledger.tx_processing.iter().map(|t| &t.tx_apply_processing);
+        metas.flat_map(events).map(|event| &event.body).collect::<Vec<&ContractEventBody>>()
+    }))
+}
+
+fn events(meta: &TransactionMeta) -> impl Iterator<Item = &ContractEvent> {
+    let operations = match meta {
+        TransactionMeta::V4(meta) => meta.operations.as_slice(),
+        _ => &[],
+    };
+    operations.iter().flat_map(|operation| operation.events.iter())
+}
+
+/// Moves every transaction's sequence number and says which hash became which.
+fn vary_envelopes(set: &mut GeneralizedTransactionSet, copy: u64, network: &NetworkId) -> Hashes {
+    let mut hashes = Hashes::new();
+    let mut vary = |envelope: &mut TransactionEnvelope| {
+        let before = hashes_of(envelope, network);
+        let sequence = match envelope {
+            TransactionEnvelope::TxV0(envelope) => &mut envelope.tx.seq_num,
+            TransactionEnvelope::Tx(envelope) => &mut envelope.tx.seq_num,
+            TransactionEnvelope::TxFeeBump(envelope) => {
+                let FeeBumpTransactionInnerTx::Tx(inner) = &mut envelope.tx.inner_tx;
+                &mut inner.tx.seq_num
+            }
+        };
+        sequence.0 += copy as i64;
+        hashes.extend(before.into_iter().zip(hashes_of(envelope, network)));
+    };
+    let GeneralizedTransactionSet::V1(set) = set;
+    edit(&mut set.phases, |phases| {
+        for phase in phases {
+            match phase {
+                TransactionPhase::V0(components) => edit(components, |components| {
+                    for TxSetComponent::TxsetCompTxsMaybeDiscountedFee(component) in components {
+                        edit(&mut component.txs, |envelopes| envelopes.iter_mut().for_each(&mut vary));
+                    }
+                }),
+                TransactionPhase::V1(parallel) => edit(&mut parallel.execution_stages, |stages| {
+                    for stage in stages {
+                        edit(&mut stage.0, |clusters| {
+                            for cluster in clusters {
+                                edit(&mut cluster.0, |envelopes| {
+                                    envelopes.iter_mut().for_each(&mut vary);
+                                });
+                            }
+                        });
+                    }
+                }),
+            }
+        }
+    });
+    hashes
+}
+
+/// The hash of an envelope and, of a fee bump, that of the inner transaction.
+fn hashes_of(envelope: &TransactionEnvelope, network: &NetworkId) -> Vec<[u8; 32]> {
+    let mut hashes = vec![envelope.hash(network.0)];
+    if let TransactionEnvelope::TxFeeBump(envelope) = envelope {
+        let FeeBumpTransactionInnerTx::Tx(inner) = &envelope.tx.inner_tx;
+        hashes.push(inner.tx.hash(network.0));
+    }
+    hashes.into_iter().map(|hash| hash.unwrap_or_else(|error| unreachable!("{error}"))).collect()
+}
+
+fn vary_result(transaction: &mut TransactionResultMetaV1, hashes: &Hashes) {
+    let pair = &mut transaction.result;
+    pair.transaction_hash = renamed(&pair.transaction_hash, hashes);
+    if let TransactionResultResult::TxFeeBumpInnerSuccess(inner)
+    | TransactionResultResult::TxFeeBumpInnerFailed(inner) = &mut pair.result.result
+    {
+        inner.transaction_hash = renamed(&inner.transaction_hash, hashes);
+    }
+}
+
+fn renamed(hash: &Hash, hashes: &Hashes) -> Hash {
+    Hash(*hashes.get(&hash.0).unwrap_or(&hash.0))
+}
+
+fn vary_events(meta: &mut TransactionMeta, variation: &mut Variation<'_>) {
+    let TransactionMeta::V4(meta) = meta else { return };
+    let mut vary = |event: &mut ContractEvent| event.body = variation.body(&event.body);
+    edit(&mut meta.operations, |operations| {
+        for operation in operations {
+            edit(&mut operation.events, |events| events.iter_mut().for_each(&mut vary));
+        }
+    });
+    edit(&mut meta.events, |events| events.iter_mut().for_each(|e| vary(&mut e.event)));
+}
+
+/// Puts a ledger behind the last one; returns its sequence number, close time and hash.
+fn link(ledger: &mut LedgerCloseMetaV2, last: Option<(u32, u64, Hash)>) -> (u32, u64, Hash) {
+    let entry = &mut ledger.ledger_header;
+    if let Some((sequence, close_time, hash)) = last {
+        let GeneralizedTransactionSet::V1(set) = &mut ledger.tx_set;
+        set.previous_ledger_hash = hash.clone();
+        entry.header.previous_ledger_hash = hash;
+        entry.header.ledger_seq = sequence + 1;
+        entry.header.scp_value.close_time.0 = close_time + CLOSE_INTERVAL;
+    }
+    entry.header.scp_value.tx_set_hash = Hash(Sha256::digest(xdr(&ledger.tx_set)).into());
+    entry.hash = Hash(Sha256::digest(xdr(&entry.header)).into());
+    let header = &entry.header;
+    (header.ledger_seq, header.scp_value.close_time.0, entry.hash.clone())
+}

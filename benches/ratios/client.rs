@@ -1,0 +1,65 @@
+//! The least HTTP/1.1 client there can be: one connection, kept alive, one request at a time.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Longer than any answer takes, so that a run that hangs ends.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection.
+pub struct Client {
+    stream: TcpStream,
+    headers: String,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    /// Connects; every request carries this token.
+    pub fn connect(address: SocketAddr, token: &str) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let headers = format!("Host: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+        Ok(Self { stream, headers, buffer: vec![0; 1 << 20] })
+    }
+
+    /// Asks for a path and returns the body of the answer, which must be a 200.
+    pub fn get(&mut self, path: &str) -> io::Result<&[u8]> {
+        let request = format!("GET {path} HTTP/1.1\r\n{}", self.headers);
+        self.stream.write_all(request.as_bytes())?;
+        let mut filled = 0;
+        let (start, end) = loop {
+            if filled == self.buffer.len() {
+                self.buffer.resize(2 * filled, 0);
+            }
+            let read = self.stream.read(&mut self.buffer[filled..])?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            filled += read;
+            if let Some(body) = body(&self.buffer[..filled])?
+                && body.1 <= filled
+            {
+                break body;
+            }
+        };
+        Ok(&self.buffer[start..end])
+    }
+}
+
+/// Where the body begins and ends, once the head is complete.
+fn body(answer: &[u8]) -> io::Result<Option<(usize, usize)>> {
+    let Some(head) = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let text = String::from_utf8_lossy(&answer[..head]);
+    let length = text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    });
+    match length {
+        Some(length) if text.starts_with("HTTP/1.1 200") => Ok(Some((head + 4, head + 4 + length))),
+        _ => Err(io::Error::other(format!("not an answer of known length: {text}"))),
+    }
+}

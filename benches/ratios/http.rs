@@ -1,0 +1,191 @@
+//! P7, P8 and P9 over HTTP. Client and server share the processors, so that times are compared with
+//! a route that does nothing, on the same server, over the same connection.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use orrery::api::{ApiSettings, Deps, serve};
+use orrery::auth::{IssueRequest, Tokens};
+use orrery::domain::ContractId;
+use orrery::observe::health::Health;
+use orrery::store::Store;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use warp::Filter;
+
+use crate::baseline::sqlite::Sqlite;
+use crate::client::Client;
+use crate::many::Generator;
+use crate::measure::{alternate, micros, quantile};
+use crate::pages::{self, P9};
+use crate::report::{Goal, Report, Row};
+use crate::stores::{Filled, Questions, of_contract};
+
+const P7: Goal = Goal::at_most(1.3, 1.1);
+const P8: Goal = Goal::at_most(4.0, 2.0);
+
+/// Requests in one repetition.
+const REQUESTS: usize = 2_000;
+const NO_OP: &str = "/rest/health/live";
+
+/// A server in this process, stopped when dropped.
+pub struct Server {
+    pub address: SocketAddr,
+    pub token: String,
+    runtime: Option<Runtime>,
+    _stop: oneshot::Sender<()>,
+}
+
+impl Server {
+    /// Serves a store with the API, without a rate limit.
+    pub fn start(store: Arc<Store>) -> Result<Self, Box<dyn Error>> {
+        let network = store.network().clone();
+        let tokens = Tokens::open(&store.directory().join("secrets"), &network)?;
+        let token = tokens.issue(&IssueRequest::for_owner("ratios"))?.token;
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let deps = Deps {
+            store,
+            tokens: Arc::new(tokens),
+            health: Arc::new(Health::default()),
+            network,
+            settings: ApiSettings { rate_limit: None, ..ApiSettings::default() },
+            clock: Arc::new(now),
+            metrics: None,
+            on_request: None,
+        };
+        Self::run(token, |listener, stop| async move {
+            if let Err(error) = serve(deps, listener, async { drop(stop.await) }).await {
+                eprintln!("the server stopped: {error}");
+            }
+        })
+    }
+
+    /// Serves SQLite with the same HTTP library and the same JSON, and nothing else: no token, no
+    /// limits, no log.
+    pub fn start_sqlite(sqlite: Sqlite) -> Result<Self, Box<dyn Error>> {
+        let sqlite = Arc::new(Mutex::new(sqlite));
+        let route = warp::path!("rest" / "events" / "by-contract" / String).map(move |id: String| {
+            let body = match id.parse::<ContractId>() {
+                Ok(contract) => pages::sqlite_json(&sqlite.lock(), &of_contract(contract)),
+                Err(error) => error.to_string().into_bytes(),
+            };
+            warp::reply::with_header(body, "content-type", "application/json")
+        });
+        Self::run(String::new(), |listener, stop| async move {
+            let server = warp::serve(route).incoming(listener);
+            server.graceful(async { drop(stop.await) }).run().await;
+        })
+    }
+
+    fn run<F: Future<Output = ()> + Send + 'static>(
+        token: String,
+        server: impl FnOnce(TcpListener, oneshot::Receiver<()>) -> F,
+    ) -> Result<Self, Box<dyn Error>> {
+        let runtime = Runtime::new()?;
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = oneshot::channel();
+        runtime.spawn(server(listener, stopped));
+        Ok(Self { address, token, runtime: Some(runtime), _stop: stop })
+    }
+
+    /// A connection to it.
+    pub fn client(&self) -> Result<Client, Box<dyn Error>> {
+        Ok(Client::connect(self.address, &self.token)?)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn median_micros(client: &mut Client, paths: &[String]) -> f64 {
+    let get = |path: &String| _ = black_box(client.get(path).expect("an answer"));
+    quantile(&micros(paths, get), 0.5)
+}
+
+fn by_contract(contract: &ContractId) -> String {
+    format!("/rest/events/by-contract/{contract}?limit=100")
+}
+
+/// P7 and P8.
+pub fn against_no_op(
+    filled: &Filled,
+    questions: &Questions,
+    wanted: impl Fn(&str) -> bool,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let server = Server::start(Arc::clone(&filled.store))?;
+    let client = std::cell::RefCell::new(server.client()?);
+    let no_op = vec![NO_OP.to_owned(); REQUESTS];
+    let compare = |paths: Vec<String>| {
+        median_micros(&mut client.borrow_mut(), &paths);
+        alternate(
+            || median_micros(&mut client.borrow_mut(), &paths),
+            || median_micros(&mut client.borrow_mut(), &no_op),
+        )
+    };
+    let first = |paths: Vec<String>| paths.into_iter().cycle().take(REQUESTS).collect::<Vec<_>>();
+    if wanted("P7") {
+        let by_tx = |hashes: &[orrery::domain::TxHash]| {
+            first(hashes.iter().map(|hash| format!("/rest/events/by-tx/{hash}")).collect())
+        };
+        let newest = vec!["/rest/events/by-ledger?limit=1".to_owned(); REQUESTS];
+        let of_contracts =
+            questions.contracts.iter().map(|id| format!("/rest/events/by-contract/{id}?limit=1"));
+        let of_contracts = first(of_contracts.collect());
+        report.add(Row::new("P7 by-tx, recent / no-op", "µs", compare(by_tx(&questions.recent_transactions)), P7));
+        report.add(Row::new("P7 by-ledger limit=1 / no-op", "µs", compare(newest), P7));
+        report.add(Row::new("P7 by-contract limit=1 / no-op", "µs", compare(of_contracts), P7));
+        let anywhere = compare(by_tx(&questions.transactions));
+        report.add(Row::information("P7 by-tx, anywhere / no-op", "µs", anywhere));
+    }
+    if wanted("P8") {
+        let popular = first(questions.contracts.iter().map(by_contract).collect());
+        let uniform = first(questions.distinct_contracts().iter().map(by_contract).collect());
+        report.add(Row::new("P8 by-contract limit=100 / no-op, popular contracts", "µs", compare(popular), P8));
+        report.add(Row::new("P8 by-contract limit=100 / no-op, uniform contracts", "µs", compare(uniform), P8));
+    }
+    Ok(())
+}
+
+/// P9, in process and over HTTP, on the same events in both databases.
+pub fn against_sqlite(
+    generator: &Generator<'_>,
+    network: &orrery::domain::Network,
+    events: u64,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let filled = Filled::new(generator, network, events, directory, report);
+    let path = filled.path().join("sqlite");
+    let mut sqlite = Sqlite::create(&path)?;
+    sqlite.never_sync()?;
+    for number in 0..filled.ledgers {
+        sqlite.insert(&generator.ledger(number).view())?;
+    }
+    let questions = filled.sample();
+    pages::against_sqlite(&filled.store, &sqlite, &questions, report);
+
+    let ours = Server::start(Arc::clone(&filled.store))?;
+    let theirs = Server::start_sqlite(sqlite)?;
+    let (mut ours_client, mut theirs_client) = (ours.client()?, theirs.client()?);
+    let paths: Vec<_> = questions.contracts.iter().take(REQUESTS).map(by_contract).collect();
+    let sides = alternate(
+        || 1e6 / median_micros(&mut ours_client, &paths),
+        || 1e6 / median_micros(&mut theirs_client, &paths),
+    );
+    let name = "P9 by-contract limit=100 / SQLite, over HTTP, popular contracts";
+    report.add(Row::new(name, "pages/s", sides, P9));
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! P1 to P3: storing whole ledgers.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use orrery::decode::decode;
+use orrery::domain::{LedgerSeq, Network};
+use orrery::pipeline::{Pipeline, StepObserver};
+use orrery::source::{Origin, RawLedger};
+use orrery::store::{Durability, Store};
+use stellar_xdr::{LedgerCloseMeta, Limits, ReadXdr};
+
+use crate::amplify;
+use crate::baseline::sqlite::Sqlite;
+use crate::many;
+use crate::measure::{alternate, time};
+use crate::recorded::Recorded;
+use crate::report::{Goal, Report, Row};
+
+const P1: Goal = Goal::at_least(0.5, 1.2);
+const P2: Goal = Goal::at_least(1.2, 2.5);
+const P3: Goal = Goal::at_least(5.0, 20.0);
+
+/// Ledgers in one repetition.
+const LEDGERS: u64 = 480;
+
+struct Load {
+    name: &'static str,
+    network: Network,
+    ledgers: Vec<Vec<u8>>,
+}
+
+/// Measures the wanted ones of P1, P2 and P3 on amplified copies of these ledgers.
+pub fn run(
+    recorded: &Recorded,
+    wanted: impl Fn(&str) -> bool,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let copies = LEDGERS / recorded.ledgers.len() as u64;
+    let ledgers = amplify::chain(recorded, copies);
+    let load = Load { name: recorded.name, network: recorded.network.clone(), ledgers };
+    describe(&load, recorded.ledgers.len(), report)?;
+    if wanted("P1") {
+        let sides = alternate(
+            || load.ours_per_second(directory, Durability::Synced),
+            || load.full_decodes_per_second(),
+        );
+        report.add(Row::new(format!("P1 durable ingest / full decode, {}", load.name), "ledgers/s", sides, P1));
+    }
+    if wanted("P2") {
+        let sides = alternate(
+            || load.ours_per_second(directory, Durability::Deferred),
+            || load.full_decodes_per_second(),
+        );
+        report.add(Row::new(format!("P2 bulk ingest / full decode, {}", load.name), "ledgers/s", sides, P2));
+    }
+    if wanted("P3") {
+        let sides = alternate(
+            || load.ours_per_second(directory, Durability::Synced),
+            || load.sqlite_per_second(directory),
+        );
+        report.add(Row::new(format!("P3 durable ingest / SQLite, {}", load.name), "ledgers/s", sides, P3));
+    }
+    Ok(())
+}
+
+fn describe(load: &Load, recorded: usize, report: &mut Report) -> Result<(), Box<dyn Error>> {
+    let (mut transactions, mut events) = (0, 0);
+    for xdr in &load.ledgers {
+        let view = decode(xdr, load.network.id())?;
+        transactions += view.transactions.len();
+        events += view.transactions.iter().map(|t| t.operation_events.len()).sum::<usize>();
+    }
+    let count = load.ledgers.len();
+    let bytes: usize = load.ledgers.iter().map(Vec::len).sum();
+    report.note(format!(
+        "{}: {count} linked ledgers, made of {recorded} recorded ones with other accounts, amounts and hashes in \
+         each copy; per ledger {} KB of XDR, {} transactions, {} events stored (classic events on, fee events off).",
+        load.name,
+        bytes / count / 1000,
+        transactions / count,
+        events / count,
+    ));
+    Ok(())
+}
+
+impl Load {
+    fn per_second(&self, work: impl FnOnce()) -> f64 {
+        self.ledgers.len() as f64 / time(work).as_secs_f64()
+    }
+
+    fn raw_ledgers(&self) -> Vec<RawLedger> {
+        let origin = Origin { name: "the load".into(), position: None };
+        let ledger = |xdr: &Vec<u8>| RawLedger {
+            sequence: LedgerSeq(0),
+            xdr: xdr.clone(),
+            origin: origin.clone(),
+        };
+        self.ledgers.iter().map(ledger).collect()
+    }
+
+    fn ours_per_second(&self, directory: &Path, durability: Durability) -> f64 {
+        let directory = tempfile::tempdir_in(directory).expect("a directory");
+        let store = Store::open(directory.path(), Some(&self.network)).expect("a new store");
+        let pipeline = Pipeline::new(Arc::new(store), many::options(true), Arc::new(NoObserver));
+        let ledgers = self.raw_ledgers();
+        self.per_second(|| {
+            let ledgers = ledgers.into_iter().map(Ok::<_, Infallible>);
+            let stored = pipeline.run(ledgers, durability, |_| ControlFlow::Continue(()));
+            stored.expect("the load is a valid chain");
+        })
+    }
+
+    fn full_decodes_per_second(&self) -> f64 {
+        self.per_second(|| {
+            for xdr in &self.ledgers {
+                let ledger = LedgerCloseMeta::from_xdr(xdr, Limits::none());
+                std::hint::black_box(ledger.expect("the load is valid XDR"));
+            }
+        })
+    }
+
+    fn sqlite_per_second(&self, directory: &Path) -> f64 {
+        let directory = tempfile::tempdir_in(directory).expect("a directory");
+        let mut sqlite = Sqlite::create(&directory.path().join("db")).expect("a new database");
+        self.per_second(|| {
+            for xdr in &self.ledgers {
+                let ledger = decode(xdr, self.network.id()).expect("the load is valid");
+                sqlite.insert(&ledger).expect("the ledger is stored");
+            }
+        })
+    }
+}
+
+struct NoObserver;
+
+impl StepObserver for NoObserver {
+    fn step(&self, _: &'static str, _: f64) {}
+}

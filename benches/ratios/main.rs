@@ -1,0 +1,137 @@
+//! Measures the goals that are ratios, both sides in turn, and prints one table.
+//!
+//! `cargo bench --bench ratios` measures all of them, `-- P1 P5` only these; `--events N` sets how many
+//! events the large store holds, `--json FILE` where the figures go. The process fails when a floor
+//! is missed.
+
+mod amplify;
+#[path = "../baseline/mod.rs"]
+mod baseline;
+mod client;
+mod http;
+mod ingest;
+mod many;
+mod measure;
+mod pages;
+mod process;
+mod recorded;
+mod report;
+mod size;
+mod stores;
+mod variation;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use orrery::decode::decode;
+use recorded::Recorded;
+use report::Report;
+use stellar_xdr::LedgerCloseMeta;
+
+/// Measure the goals that are ratios.
+#[derive(Parser)]
+struct Arguments {
+    /// Goals to measure, such as P1; all when none is given
+    goals: Vec<String>,
+    /// Events in the large store
+    #[arg(long, default_value_t = 10_000_000)]
+    events: u64,
+    /// Events in the stores that are compared with SQLite
+    #[arg(long, default_value_t = 1_000_000)]
+    compared_events: u64,
+    /// Where the figures are written
+    #[arg(long, default_value = "ratios.json")]
+    json: PathBuf,
+    /// Given by `cargo bench`
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl Arguments {
+    fn wants(&self, goal: &str) -> bool {
+        self.goals.is_empty() || self.goals.iter().any(|wanted| wanted.eq_ignore_ascii_case(goal))
+    }
+
+    fn wants_any(&self, goals: &[&str]) -> bool {
+        goals.iter().any(|goal| self.wants(goal))
+    }
+}
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let data = recorded::directory();
+    if !data.is_dir() {
+        eprintln!("skipped: there are no recorded ledgers in {}", data.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let directory = tempfile::Builder::new().prefix("orrery-ratios-").tempdir()?;
+    let mut report = Report::default();
+    let measured = measure(&arguments, &data, directory.path(), &mut report);
+    report.print();
+    report.write(&arguments.json)?;
+    measured?;
+    let missed = report.missed();
+    if missed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("\nbelow the floor: {}", missed.join("; "));
+    Ok(ExitCode::FAILURE)
+}
+
+fn measure(
+    arguments: &Arguments,
+    data: &Path,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let public = recorded::public(data)?;
+    if arguments.wants_any(&["P1", "P2", "P3"]) {
+        ingest::run(&public, |goal| arguments.wants(goal), directory, report)?;
+        let synthetic = recorded::synthetic(data)?;
+        ingest::run(&synthetic, |goal| arguments.wants(goal), directory, report)?;
+    }
+    queries(arguments, &public, directory, report)
+}
+
+/// Everything that is measured on generated events.
+fn queries(
+    arguments: &Arguments,
+    recorded: &Recorded,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let network = &recorded.network;
+    let regulars = amplify::regulars(recorded);
+    let xdr: Vec<Vec<u8>> =
+        recorded.ledgers.iter().map(|l| recorded::xdr(&LedgerCloseMeta::V2(l.clone()))).collect();
+    let views = xdr.iter().map(|xdr| decode(xdr, network.id())).collect::<Result<_, _>>()?;
+    let generator = many::Generator::new(views, &regulars);
+    let wanted = |goal: &str| arguments.wants(goal);
+
+    if arguments.wants_any(&["P5", "P6"]) {
+        size::run(&generator, network, arguments.compared_events, directory, report)?;
+    }
+    if arguments.wants("P9") {
+        http::against_sqlite(&generator, network, arguments.compared_events, directory, report)?;
+    }
+    if !arguments.wants_any(&["P7", "P8", "P11", "P12", "P23", "P24"]) {
+        return Ok(());
+    }
+    let filled = stores::Filled::new(&generator, network, arguments.events, directory, report);
+    let questions = filled.sample();
+    if arguments.wants_any(&["P7", "P8"]) {
+        http::against_no_op(&filled, &questions, wanted, report)?;
+    }
+    if arguments.wants("P11") {
+        pages::worst_page(&filled, &questions, report);
+    }
+    if arguments.wants("P12") {
+        pages::serialization(&filled.store, &questions, report);
+    }
+    if arguments.wants_any(&["P23", "P24"]) {
+        process::run(filled, &questions, &generator, wanted, directory, report)?;
+    }
+    Ok(())
+}

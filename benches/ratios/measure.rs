@@ -1,0 +1,83 @@
+//! Repetition and statistics: A/B/A/B, the median of the repetitions and their range.
+
+use std::time::{Duration, Instant};
+
+/// How often either side of a ratio is measured.
+pub const REPETITIONS: usize = 5;
+
+/// What the repetitions of one side came to.
+#[derive(Debug, Clone)]
+pub struct Sample(Vec<f64>);
+
+impl Sample {
+    /// A value that does not vary, such as a size.
+    pub fn exact(value: f64) -> Self {
+        Self(vec![value])
+    }
+
+    /// The middle value.
+    pub fn median(&self) -> f64 {
+        quantile(&self.0, 0.5)
+    }
+
+    /// The smallest and the largest value.
+    pub fn range(&self) -> (f64, f64) {
+        (quantile(&self.0, 0.0), quantile(&self.0, 1.0))
+    }
+
+    /// All values, in the order of measurement.
+    pub fn values(&self) -> &[f64] {
+        &self.0
+    }
+}
+
+/// Both sides of a ratio.
+#[derive(Debug, Clone)]
+pub struct Sides {
+    /// This software.
+    pub ours: Sample,
+    /// What it is compared with.
+    pub baseline: Sample,
+}
+
+impl Sides {
+    /// The ratio of each pair of neighbouring repetitions.
+    pub fn ratios(&self) -> Sample {
+        let pairs = self.ours.0.iter().zip(self.baseline.0.iter().cycle());
+        Sample(pairs.map(|(ours, baseline)| ours / baseline).collect())
+    }
+}
+
+/// Measures both sides in turn.
+pub fn alternate(mut ours: impl FnMut() -> f64, mut baseline: impl FnMut() -> f64) -> Sides {
+    let mut sides = (Vec::new(), Vec::new());
+    for _ in 0..REPETITIONS {
+        sides.0.push(ours());
+        sides.1.push(baseline());
+    }
+    Sides { ours: Sample(sides.0), baseline: Sample(sides.1) }
+}
+
+/// Measures one side alone.
+pub fn repeat(side: impl FnMut() -> f64) -> Sample {
+    Sample(std::iter::repeat_with(side).take(REPETITIONS).collect())
+}
+
+/// The value below which a share of the values lies.
+pub fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
+}
+
+/// How long something takes.
+pub fn time(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+/// The times of many calls, in microseconds.
+pub fn micros<T>(arguments: &[T], mut call: impl FnMut(&T)) -> Vec<f64> {
+    arguments.iter().map(|argument| time(|| call(argument)).as_secs_f64() * 1e6).collect()
+}

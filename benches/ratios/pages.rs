@@ -1,0 +1,102 @@
+//! P9 in process, P11 and P12: from a question to finished JSON.
+
+use std::hint::black_box;
+
+use orrery::api::EventList;
+use orrery::domain::EventId;
+use orrery::store::{EventQuery, Store};
+
+use crate::baseline::sqlite::Sqlite;
+use crate::measure::{alternate, micros, quantile, repeat, time};
+use crate::report::{Goal, Report, Row};
+use crate::stores::{Filled, Questions, of_contract, page};
+
+pub const P9: Goal = Goal::at_least(3.0, 10.0);
+const P11: Goal = Goal::at_most(20.0, 5.0);
+const P12: Goal = Goal::at_least(1e6, 3e6);
+
+/// Questions in one repetition.
+const QUESTIONS: usize = 2_000;
+/// Pages of a thousand events in one repetition.
+const LARGE_PAGES: usize = 300;
+
+/// The answer to a question, as the API gives it.
+pub fn json(store: &Store, query: &EventQuery) -> Vec<u8> {
+    let mut list = EventList::new();
+    store.events(query, |event| list.event(event)).expect("the store answers");
+    list.finish()
+}
+
+/// The same answer from SQLite.
+pub fn sqlite_json(sqlite: &Sqlite, query: &EventQuery) -> Vec<u8> {
+    let mut list = EventList::new();
+    sqlite
+        .by_contract(&query.contracts[0], query.page.limit, |event| list.event(event))
+        .expect("SQLite answers");
+    list.finish()
+}
+
+/// P9 in process.
+pub fn against_sqlite(store: &Store, sqlite: &Sqlite, questions: &Questions, report: &mut Report) {
+    let popular: Vec<_> =
+        questions.contracts.iter().take(QUESTIONS).copied().map(of_contract).collect();
+    let uniform: Vec<_> = questions.distinct_contracts().into_iter().map(of_contract).collect();
+    for (name, queries) in [("popular", popular), ("uniform", uniform)] {
+        // Speeds, so that higher is better: answers per second at the median.
+        let sides = alternate(
+            || 1e6 / quantile(&micros(&queries, |q| drop(black_box(json(store, q)))), 0.5),
+            || 1e6 / quantile(&micros(&queries, |q| drop(black_box(sqlite_json(sqlite, q)))), 0.5),
+        );
+        let name = format!("P9 by-contract limit=100 / SQLite, in process, {name} contracts");
+        report.add(Row::new(name, "pages/s", sides, P9));
+    }
+}
+
+/// P11.
+pub fn worst_page(filled: &Filled, questions: &Questions, report: &mut Report) {
+    let store = &*filled.store;
+    let usual = questions.usual_pages(QUESTIONS);
+    let worst = [
+        ("rare topic", questions.rare_topics(QUESTIONS)),
+        ("rare contract", questions.rare_contracts(QUESTIONS)),
+    ];
+    for (name, queries) in worst {
+        let sides = alternate(
+            || quantile(&micros(&queries, |query| drop(black_box(json(store, query)))), 0.99),
+            || quantile(&micros(&usual, |query| drop(black_box(json(store, query)))), 0.5),
+        );
+        let name = format!("P11 {name} over all ledgers, p99 / usual page, p50");
+        report.add(Row::new(name, "µs", sides, P11));
+    }
+}
+
+/// P12.
+pub fn serialization(store: &Store, questions: &Questions, report: &mut Report) {
+    let pages = |list: &dyn Fn(u64) -> EventQuery| {
+        let queries: Vec<_> = (0..LARGE_PAGES as u64).map(list).collect();
+        repeat(|| {
+            let mut events = 0;
+            let took = time(|| {
+                for query in &queries {
+                    let mut list = EventList::new();
+                    let visited = store.events(query, |event| {
+                        list.event(event);
+                        events += 1;
+                    });
+                    visited.expect("the store answers");
+                    black_box(list.finish());
+                }
+            });
+            f64::from(events) / took.as_secs_f64()
+        })
+    };
+    let newest = |number: u64| questions.last.saturating_sub(1000 * number);
+    let neighbours = pages(&|number| {
+        let mut query = page(1000);
+        query.page.cursor = Some(EventId(newest(number)));
+        query
+    });
+    report.add(Row::absolute("P12 serialised per core, pages of 1000", "events/s", neighbours, P12));
+    let same = pages(&|_| page(1000));
+    report.add(Row::absolute("P12 the same page again and again", "events/s", same, P12));
+}

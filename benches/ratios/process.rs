@@ -1,0 +1,202 @@
+//! P23 and P24: the built program on a large store.
+
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use orrery::auth::{IssueRequest, Tokens};
+use orrery::domain::Network;
+use orrery::store::Durability;
+
+use crate::client::Client;
+use crate::many::Generator;
+use crate::measure::repeat;
+use crate::report::{Goal, Report, Row};
+use crate::stores::{Filled, Questions};
+
+const P23: Goal = Goal::at_most(2_000.0, 200.0);
+const P24: Goal = Goal::at_most(400.0, 150.0);
+
+/// Ledgers that are only in the log when the process dies: some ten minutes of the network.
+const LEDGERS_IN_LOG: u64 = 120;
+/// Requests before memory is looked at.
+const REQUESTS: usize = 20_000;
+/// Longer than any start may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+const MEBIBYTE: f64 = 1024.0 * 1024.0;
+
+/// Measures the wanted ones of P23 and P24, and takes the store for it.
+pub fn run(
+    filled: Filled,
+    questions: &Questions,
+    generator: &Generator<'_>,
+    wanted: impl Fn(&str) -> bool,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let images = tempfile::tempdir_in(directory)?;
+    let (clean, dirty) = (images.path().join("clean"), images.path().join("dirty"));
+    let network = filled.store.network().clone();
+    // A copy of the files of an open store is what a crash leaves.
+    copy_image(&filled.path(), &clean)?;
+    generator.fill(
+        &filled.store,
+        filled.ledgers..filled.ledgers + LEDGERS_IN_LOG,
+        Durability::Synced,
+    );
+    copy_image(&filled.path(), &dirty)?;
+    drop(filled);
+    if wanted("P23") {
+        let killed = repeat(|| {
+            let mut service = Service::start(&clean, &network).expect("the service starts");
+            let start = Instant::now();
+            service.kill();
+            drop(Service::start(&clean, &network).expect("the service starts again"));
+            start.elapsed().as_secs_f64() * 1e3
+        });
+        report.add(Row::absolute("P23 kill -9 to health up, nothing in the log", "ms", killed, P23));
+        let image = images.path().join("image");
+        let recovered = repeat(|| {
+            copy_image(&dirty, &image).expect("a copy");
+            let start = Instant::now();
+            drop(Service::start(&image, &network).expect("the service starts"));
+            let took = start.elapsed().as_secs_f64() * 1e3;
+            fs::remove_dir_all(&image).expect("the copy is removed");
+            took
+        });
+        let name = format!("P23 start after a crash, {LEDGERS_IN_LOG} ledgers in the log");
+        report.add(Row::absolute(name, "ms", recovered, P23));
+    }
+    if wanted("P24") {
+        let service = Service::start(&clean, &network)?;
+        let mut client = service.client(&clean, &network)?;
+        query_load(&mut client, questions)?;
+        let resident = service.resident_bytes()?;
+        let cache = cache_bytes(&mut client)?;
+        let sample = crate::measure::Sample::exact((resident - cache) / MEBIBYTE);
+        report.add(Row::absolute("P24 resident memory without block cache", "MiB", sample, P24));
+        report.note(format!(
+            "P24: {:.0} MiB resident, of which {:.0} MiB block cache, after {REQUESTS} requests of all kinds; no programs run.",
+            resident / MEBIBYTE,
+            cache / MEBIBYTE,
+        ));
+    }
+    Ok(())
+}
+
+/// Copies a data directory: table files, which never change, as links, and the rest as it is now.
+fn copy_image(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let (source, target) = {
+            let entry = entry?;
+            (entry.path(), to.join(entry.file_name()))
+        };
+        if source.is_dir() {
+            copy_image(&source, &target)?;
+        } else if source.extension().is_some_and(|extension| extension == "sst") {
+            fs::hard_link(&source, &target)?;
+        } else {
+            fs::copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+/// `orrery serve` in a process of its own, killed when dropped.
+struct Service {
+    process: Child,
+    address: SocketAddr,
+}
+
+impl Service {
+    /// Starts it on a data directory and waits until it says that it is up.
+    fn start(directory: &Path, network: &Network) -> Result<Self, Box<dyn Error>> {
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let process = Command::new(env!("CARGO_BIN_EXE_orrery"))
+            .args(["serve", "--no-source", "--network", network.name(), "--log-level", "warn"])
+            .arg("--data-dir")
+            .arg(directory)
+            .args(["--listen", &address.to_string()])
+            .env("ORRERY_LIMITS_REQUESTS_PER_SECOND", "0")
+            .stdout(Stdio::null())
+            .spawn()?;
+        let mut service = Self { process, address };
+        service.wait_until_up()?;
+        Ok(service)
+    }
+
+    fn wait_until_up(&mut self) -> Result<(), Box<dyn Error>> {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if let Some(status) = self.process.try_wait()? {
+                return Err(format!("the service ended with {status}").into());
+            }
+            let answer = Client::connect(self.address, "none")
+                .and_then(|mut client| client.get("/rest/health").map(<[u8]>::to_vec));
+            if answer.is_ok_and(|body| is_up(&body)) {
+                return Ok(());
+            }
+            // Refused until it listens; asking again costs next to nothing.
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        Err("the service is not up after a minute".into())
+    }
+
+    fn client(&self, directory: &Path, network: &Network) -> Result<Client, Box<dyn Error>> {
+        let tokens = Tokens::open(&directory.join("secrets"), network)?;
+        let token = tokens.issue(&IssueRequest::for_owner("ratios"))?.token;
+        Ok(Client::connect(self.address, &token)?)
+    }
+
+    fn resident_bytes(&self) -> Result<f64, Box<dyn Error>> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kibibytes: f64 =
+            line.and_then(|rest| rest.split_whitespace().next()).ok_or("no VmRSS")?.parse()?;
+        Ok(kibibytes * 1024.0)
+    }
+
+    fn kill(&mut self) {
+        // It may have ended already; either way it is gone afterwards.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn is_up(body: &[u8]) -> bool {
+    let record: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    record.is_some_and(|record| record["service"] == "up")
+}
+
+fn query_load(client: &mut Client, questions: &Questions) -> Result<(), Box<dyn Error>> {
+    let contracts = questions.contracts.iter().cycle();
+    let transactions = questions.transactions.iter().cycle();
+    for (number, (contract, hash)) in contracts.zip(transactions).take(REQUESTS).enumerate() {
+        let path = match number % 4 {
+            0 => format!("/rest/events/by-contract/{contract}?limit=100"),
+            1 => format!("/rest/events/by-tx/{hash}"),
+            2 => format!("/rest/txs/by-contract/{contract}?limit=10"),
+            _ => format!("/rest/events/by-ledger?limit=1000&cursor={}", 2 + questions.last / 20_000 * number as u64),
+        };
+        client.get(&path)?;
+    }
+    Ok(())
+}
+
+/// What the service says of its block cache.
+fn cache_bytes(client: &mut Client) -> Result<f64, Box<dyn Error>> {
+    let metrics = String::from_utf8(client.get("/metrics")?.to_vec())?;
+    let line = metrics.lines().find_map(|line| line.strip_prefix("orrery_store_cache_bytes "));
+    Ok(line.ok_or("no orrery_store_cache_bytes among the metrics")?.trim().parse()?)
+}

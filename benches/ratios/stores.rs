@@ -1,0 +1,166 @@
+//! The store of generated events that queries are asked of, and questions to ask.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use orrery::domain::{ContractId, EventId, LedgerRange, Network, Page, TxHash};
+use orrery::store::{Durability, EventQuery, Store, TopicFilter};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
+
+use crate::many::{Generator, rare_contract};
+use crate::measure::time;
+use crate::report::Report;
+
+/// Events that are sampled to draw contracts and transactions by how many events they have.
+const SAMPLED: usize = 20_000;
+/// The newest events, among which recent transactions are drawn.
+const RECENT_EVENTS: u64 = 100_000;
+
+/// A filled store, and how many ledgers it holds.
+pub struct Filled {
+    pub store: Arc<Store>,
+    pub ledgers: u64,
+    pub directory: TempDir,
+}
+
+impl Filled {
+    /// Stores this many events and sorts them into their final form, as days of running would.
+    pub fn new(
+        generator: &Generator<'_>,
+        network: &Network,
+        events: u64,
+        parent: &Path,
+        report: &mut Report,
+    ) -> Self {
+        let directory = tempfile::tempdir_in(parent).expect("a directory");
+        let store = Store::open(directory.path(), Some(network)).expect("a new store");
+        let ledgers = generator.ledgers_for(events);
+        let took = time(|| {
+            generator.fill(&store, 0..ledgers, Durability::Deferred);
+            store.compact().expect("compaction");
+        });
+        report.note(format!(
+            "Queries are asked of {} generated events in {ledgers} ledgers, stored and compacted in {:.0} s. They \
+             were made as decoded views without raw ledgers and without transaction metadata.",
+            store.status().totals.events,
+            took.as_secs_f64(),
+        ));
+        Self { store: Arc::new(store), ledgers, directory }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().to_owned()
+    }
+
+    /// Draws what to ask for.
+    pub fn sample(&self) -> Questions {
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        let last = self.store.status().last_event_id.0;
+        let mut questions = Questions::default();
+        let mut draw = |lowest: u64, questions: &mut Questions| {
+            let mut query = page(1);
+            query.page.cursor = Some(EventId(random.random_range(lowest..=last)));
+            let visited = self.store.events(&query, |event| {
+                questions.transactions.push(TxHash::from(*event.tx));
+                questions.contracts.extend(event.contract.map(|id| ContractId(*id)));
+                // Topics with an account or an id of their own are the rare ones.
+                let topic = event.topics.iter().skip(1).max_by_key(|topic| topic.len());
+                if let (Some(id), Some(topic)) = (event.contract, topic) {
+                    questions.topics.push((ContractId(*id), topic.to_vec()));
+                }
+            });
+            visited.expect("the store answers");
+        };
+        for _ in 0..SAMPLED {
+            draw(2, &mut questions);
+        }
+        let anywhere = std::mem::take(&mut questions.transactions);
+        let mut recent = Questions::default();
+        for _ in 0..SAMPLED / 10 {
+            draw(last.saturating_sub(RECENT_EVENTS).max(2), &mut recent);
+        }
+        questions.transactions = anywhere;
+        questions.recent_transactions = recent.transactions;
+        questions.last = last;
+        questions
+    }
+}
+
+/// What to ask for: drawn with the events, so that popular ones come often.
+#[derive(Default)]
+pub struct Questions {
+    pub contracts: Vec<ContractId>,
+    pub transactions: Vec<TxHash>,
+    pub recent_transactions: Vec<TxHash>,
+    /// A topic that names an account or asset, with the contract that emitted it.
+    pub topics: Vec<(ContractId, Vec<u8>)>,
+    /// Newest id.
+    pub last: u64,
+}
+
+impl Questions {
+    /// Contracts, each as often as any other.
+    pub fn distinct_contracts(&self) -> Vec<ContractId> {
+        let mut distinct = self.contracts.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        distinct
+    }
+
+    /// Pages of a popular contract somewhere in its history.
+    pub fn usual_pages(&self, count: usize) -> Vec<EventQuery> {
+        self.queries(count, |random, questions| {
+            let mut query = of_contract(*questions.contracts.choose(random).expect("a contract"));
+            query.page.cursor = Some(EventId(random.random_range(2..=questions.last)));
+            query
+        })
+    }
+
+    /// Pages of a topic that few events have, over all ledgers.
+    pub fn rare_topics(&self, count: usize) -> Vec<EventQuery> {
+        self.queries(count, |random, questions| {
+            let (contract, topic) = questions.topics.choose(random).expect("a topic");
+            let mut query = of_contract(*contract);
+            query.topics = TopicFilter { anywhere: vec![topic.clone()], ..TopicFilter::default() };
+            query.ledgers = Some(LedgerRange::new(0, u32::MAX));
+            query
+        })
+    }
+
+    /// Pages of a contract with a few dozen events, over all ledgers.
+    pub fn rare_contracts(&self, count: usize) -> Vec<EventQuery> {
+        self.queries(count, |random, _| {
+            let mut query = of_contract(ContractId(rare_contract(random.random())));
+            query.ledgers = Some(LedgerRange::new(0, u32::MAX));
+            query
+        })
+    }
+
+    fn queries(
+        &self,
+        count: usize,
+        query: impl Fn(&mut ChaCha8Rng, &Self) -> EventQuery,
+    ) -> Vec<EventQuery> {
+        let mut random = ChaCha8Rng::seed_from_u64(count as u64);
+        (0..count).map(|_| query(&mut random, self)).collect()
+    }
+}
+
+/// The newest events of all contracts.
+pub fn page(limit: usize) -> EventQuery {
+    EventQuery {
+        ledgers: None,
+        contracts: Vec::new(),
+        topics: TopicFilter::default(),
+        page: Page::first(limit),
+    }
+}
+
+/// The newest hundred events of a contract.
+pub fn of_contract(contract: ContractId) -> EventQuery {
+    EventQuery { contracts: vec![contract], ..page(100) }
+}
