@@ -7,7 +7,12 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod config;
 pub mod decode;
 pub mod domain;
 pub mod observe;
+pub mod source;
 pub mod store;
+
+#[cfg(test)]
+pub(crate) mod test_data;

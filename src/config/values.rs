@@ -1,0 +1,174 @@
+//! Types of single settings: how each is read and shown. Everything here parses from one text.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people on a terminal, JSON elsewhere.
+    Auto,
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Which log lines are written: this level and those above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Something failed and needs attention.
+    Error,
+    /// Something failed and is being retried, or soon will need attention.
+    Warn,
+    /// What an operator wants to know.
+    Info,
+    /// What a developer wants to know.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// What a token entitles to, as interface plans go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Plan {
+    /// Test networks only.
+    Dev,
+    /// All networks.
+    Builder,
+    /// All networks and custom programs.
+    Pro,
+    /// As `Pro`, with limits of its own.
+    Protocol,
+}
+
+/// Where ledgers come from while the service runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceKind {
+    /// Nowhere: what is stored is served, and `orrery import` adds to it.
+    None,
+    /// A network of its own inside this process, for demonstrations.
+    Sandbox,
+    /// A ledger lake in a local directory.
+    Lake,
+    /// Ledger files and directories, once.
+    Files,
+}
+
+impl fmt::Display for SourceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Sandbox => "sandbox",
+            Self::Lake => "lake",
+            Self::Files => "files",
+        })
+    }
+}
+
+/// An origin of web pages (RFC 6454), or `*` for all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CorsOrigin(String);
+
+impl CorsOrigin {
+    /// As browsers send it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for CorsOrigin {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        let bare = |host: &str| {
+            !host.is_empty() && host.bytes().all(|c| c.is_ascii_graphic() && !b"/?#@,".contains(&c))
+        };
+        if text == "*" || host.is_some_and(bare) {
+            Ok(Self(text))
+        } else {
+            Err(format!("'{text}' is not an origin"))
+        }
+    }
+}
+
+impl From<CorsOrigin> for String {
+    fn from(origin: CorsOrigin) -> Self {
+        origin.0
+    }
+}
+
+/// Signature algorithm that a public key is pinned to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyAlgorithm {
+    /// Ed25519 (RFC 8037).
+    EdDsa,
+    /// RSA with SHA-256 (RFC 7518).
+    Rs256,
+}
+
+/// A public key in a PEM file, pinned to one algorithm: `EdDSA:FILE` or `RS256:FILE`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PublicKeyFile {
+    /// The only algorithm that tokens of this key may use.
+    pub algorithm: KeyAlgorithm,
+    /// PEM file.
+    pub path: PathBuf,
+}
+
+impl TryFrom<String> for PublicKeyFile {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let (algorithm, path) = match text.split_once(':') {
+            Some(("EdDSA", path)) => (KeyAlgorithm::EdDsa, path),
+            Some(("RS256", path)) => (KeyAlgorithm::Rs256, path),
+            _ => return Err(format!("'{text}' does not begin with EdDSA: or RS256:")),
+        };
+        if path.is_empty() {
+            return Err(format!("'{text}' names no file"));
+        }
+        Ok(Self { algorithm, path: PathBuf::from(path) })
+    }
+}
+
+impl From<PublicKeyFile> for String {
+    fn from(key: PublicKeyFile) -> Self {
+        let algorithm = match key.algorithm {
+            KeyAlgorithm::EdDsa => "EdDSA",
+            KeyAlgorithm::Rs256 => "RS256",
+        };
+        format!("{algorithm}:{}", key.path.display())
+    }
+}
+
+/// Lists of values that are shown and parsed as text.
+pub(super) mod as_text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<T: Display, S: Serializer>(list: &[T], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(list.iter().map(T::to_string))
+    }
+
+    pub fn deserialize<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        let texts = Vec::<String>::deserialize(from)?;
+        texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+    }
+}

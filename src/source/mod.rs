@@ -1,0 +1,41 @@
+//! Where ledgers come from. Every source yields the raw bytes of closed ledgers and says where each
+//! came from; of what is inside it knows only the sequence number.
+
+pub mod files;
+pub mod follow;
+pub mod lake;
+pub mod records;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::domain::LedgerSeq;
+
+/// One closed ledger as a source yields it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawLedger {
+    /// Its sequence number, read from its header.
+    pub sequence: LedgerSeq,
+    /// The whole `LedgerCloseMeta`, XDR.
+    pub xdr: Vec<u8>,
+    /// Where it was read.
+    pub origin: Origin,
+}
+
+/// Where a ledger was read, for error messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// Path or address of the file or the service.
+    pub name: Arc<str>,
+    /// 1-based position in its file, from the second on: most files hold one.
+    pub position: Option<u64>,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.position {
+            Some(position) => write!(f, "{}, ledger number {position} of the file", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
