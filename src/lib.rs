@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 pub mod config;
+pub mod control;
 pub mod decode;
 pub mod domain;
 pub mod observe;

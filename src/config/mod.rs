@@ -8,6 +8,7 @@ mod load;
 mod values;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,8 @@ pub use load::{Layers, Origin, Settings};
 pub use values::{CorsOrigin, KeyAlgorithm, LogFormat, LogLevel, Plan, PublicKeyFile, SourceKind};
 
 use crate::domain::{ContractId, LedgerSeq, Network};
+
+const CONNECTIONS: NonZeroU32 = NonZeroU32::new(1024).unwrap();
 
 /// All settings. [`Config::default`] holds the defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,6 +50,10 @@ pub struct Http {
     pub listen: SocketAddr,
     /// Origins whose web pages may use routes that need a token.
     pub cors_origins: Vec<CorsOrigin>,
+    /// Proxies whose `X-Forwarded-For` is believed when a client's address counts.
+    pub trusted_proxies: Vec<IpAddr>,
+    /// Connections at a time.
+    pub connections: NonZeroU32,
 }
 
 /// `[index]`
@@ -66,7 +73,7 @@ pub struct Index {
 pub struct Limits {
     /// Requests a second for a token, or for an address on public routes; 0 for no limit.
     pub requests_per_second: u32,
-    /// Requests that may come at once.
+    /// Requests that may come at once after a pause; 0 for no limit.
     pub burst: u32,
 }
 
@@ -118,6 +125,8 @@ impl Default for Config {
             http: Http {
                 listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8484),
                 cors_origins: Vec::new(),
+                trusted_proxies: Vec::new(),
+                connections: CONNECTIONS,
             },
             index: Index { classic_events: false, fee_events: false, contracts: Vec::new() },
             limits: Limits { requests_per_second: 50, burst: 200 },
@@ -151,6 +160,8 @@ fn expectation(key: &str) -> &'static str {
         "http.cors_origins" => {
             "a list of origins, such as [\"https://app.example.org\"], or [\"*\"]"
         }
+        "http.trusted_proxies" => "a list of IP addresses, such as [\"10.0.0.1\"]",
+        "http.connections" => "a whole number from 1 to 4294967295",
         "index.classic_events" | "index.fee_events" => "true or false",
         "index.contracts" => "a list of contract IDs, strkeys of 56 characters that start with C",
         "limits.requests_per_second" => "a whole number from 0 (no limit) to 4294967295",
@@ -163,7 +174,9 @@ fn expectation(key: &str) -> &'static str {
         "source.path" => "a path, such as \"/srv/lake\"",
         "source.start_ledger" => "a ledger from 0 (the oldest of the source) to 4294967295",
         "auth.default_plan" => "dev, builder, pro or protocol",
-        "auth.public_keys" => "a list of EdDSA:FILE or RS256:FILE, each a public key in PEM form",
+        "auth.public_keys" => {
+            "a list of KID:EdDSA:FILE or KID:RS256:FILE, each a public key in PEM form"
+        }
         "log.format" => "auto, human or json",
         "log.level" => "error, warn, info, debug or trace",
         _ => "another value",
@@ -235,11 +248,6 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
             "source.path is set, but source.kind is {}: give lake or files, or remove the path",
             config.source.kind
         )),
-        _ if config.limits.requests_per_second > 0 && config.limits.burst == 0 => contradiction(
-            "limits.burst is 0, so no request would pass: give at least 1, or set \
-             limits.requests_per_second to 0 for no limit"
-                .to_owned(),
-        ),
         _ => Ok(()),
     }
 }

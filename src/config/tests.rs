@@ -65,7 +65,7 @@ fn reads_every_type_from_the_environment() {
         ("ORRERY_INDEX_CONTRACTS", contract),
         ("ORRERY_HTTP_LISTEN", "[::1]:80"),
         ("ORRERY_HTTP_CORS_ORIGINS", "https://a.example, http://localhost:3000"),
-        ("ORRERY_AUTH_PUBLIC_KEYS", "EdDSA:/etc/a.pem,RS256:b.pem"),
+        ("ORRERY_AUTH_PUBLIC_KEYS", "a:EdDSA:/etc/a.pem,b:RS256:b.pem"),
         ("ORRERY_SOURCE_KIND", "lake"),
         ("ORRERY_SOURCE_PATH", "/srv/lake"),
         ("ORRERY_DATA_DIR", "/var/lib/orrery"),
@@ -117,12 +117,15 @@ fn wrong_values_say_where_what_and_what_is_allowed() {
         ("[http]\ncors_origins = ['https://a.example/path']", "http.cors_origins cannot be"),
         ("[index]\ncontracts = ['CABC']", "index.contracts cannot be [\"CABC\"]"),
         ("[index]\nfee_events = 1", "index.fee_events cannot be 1: give true or false"),
-        ("[auth]\npublic_keys = ['HS256:secret']", "give a list of EdDSA:FILE or RS256:FILE"),
+        (
+            "[auth]\npublic_keys = ['x:HS256:secret']",
+            "give a list of KID:EdDSA:FILE or KID:RS256:FILE",
+        ),
         ("[log]\nlevel = 'info'\nlevel = 'warn'", "line 3"),
         ("[log", "line 1"),
         ("[source]\nkind = 'lake'", "source.path must say where"),
         ("[source]\npath = '/srv'", "source.kind is none"),
-        ("[limits]\nburst = 0", "no request would pass"),
+        ("[http]\nconnections = 0", "http.connections cannot be 0"),
     ] {
         let error = load_text(text).unwrap_err().to_string();
         assert!(error.contains(sentence), "{error}");

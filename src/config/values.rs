@@ -115,10 +115,12 @@ pub enum KeyAlgorithm {
     Rs256,
 }
 
-/// A public key in a PEM file, pinned to one algorithm: `EdDSA:FILE` or `RS256:FILE`.
+/// A public key in a PEM file, pinned to one algorithm: `KID:EdDSA:FILE` or `KID:RS256:FILE`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKeyFile {
+    /// Value of the `kid` header of tokens that this key verifies.
+    pub kid: String,
     /// The only algorithm that tokens of this key may use.
     pub algorithm: KeyAlgorithm,
     /// PEM file.
@@ -129,15 +131,19 @@ impl TryFrom<String> for PublicKeyFile {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let (algorithm, path) = match text.split_once(':') {
-            Some(("EdDSA", path)) => (KeyAlgorithm::EdDsa, path),
-            Some(("RS256", path)) => (KeyAlgorithm::Rs256, path),
-            _ => return Err(format!("'{text}' does not begin with EdDSA: or RS256:")),
+        let mut parts = text.splitn(3, ':');
+        let (kid, algorithm, path) = (parts.next(), parts.next(), parts.next());
+        let algorithm = match algorithm {
+            Some("EdDSA") => KeyAlgorithm::EdDsa,
+            Some("RS256") => KeyAlgorithm::Rs256,
+            _ => return Err(format!("'{text}' names neither EdDSA nor RS256")),
         };
-        if path.is_empty() {
-            return Err(format!("'{text}' names no file"));
+        match (kid, path) {
+            (Some(kid), Some(path)) if !kid.is_empty() && !path.is_empty() => {
+                Ok(Self { kid: kid.to_owned(), algorithm, path: PathBuf::from(path) })
+            }
+            _ => Err(format!("'{text}' lacks the key's id or its file")),
         }
-        Ok(Self { algorithm, path: PathBuf::from(path) })
     }
 }
 
@@ -147,7 +153,7 @@ impl From<PublicKeyFile> for String {
             KeyAlgorithm::EdDsa => "EdDSA",
             KeyAlgorithm::Rs256 => "RS256",
         };
-        format!("{algorithm}:{}", key.path.display())
+        format!("{}:{algorithm}:{}", key.kid, key.path.display())
     }
 }
 
