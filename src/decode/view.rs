@@ -136,3 +136,18 @@ impl<'a> LedgerView<'a> {
         &self.topics[event.topics.clone()]
     }
 }
+
+impl std::fmt::Display for MuxedAccountView<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.id {
+            None => {
+                f.write_str(stellar_strkey::ed25519::PublicKey(*self.ed25519).to_string().as_str())
+            }
+            Some(id) => f.write_str(
+                stellar_strkey::ed25519::MuxedAccount { ed25519: *self.ed25519, id }
+                    .to_string()
+                    .as_str(),
+            ),
+        }
+    }
+}

@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn composes_the_total_order_id() {
         let id = RpcEventId::new(63_092_982, 1, 0, 3);
-        assert_eq!(id.to_string(), "0270982294346928128-0000000003");
+        assert_eq!(id.to_string(), "0270982294297120768-0000000003");
         assert_eq!(id.toid >> 32, 63_092_982);
     }
 }

@@ -1,74 +1,400 @@
-//! RocksDB, and the only place that knows it. One atomic, synced batch per ledger.
+//! RocksDB, and the only place that knows it. One atomic, synced batch per ledger; readers ask
+//! the questions of [`query`] and never see families or keys.
 
+mod block;
+mod bytes;
+mod columns;
+mod coverage;
+mod database;
+mod error;
+mod events;
+mod format;
+mod ledger_batch;
+mod ledgers;
+mod lookup;
+mod positions;
+mod prepare;
 mod query;
+mod retention;
+mod streams;
+mod transaction_record;
+mod transactions;
 
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use parking_lot::{Mutex, RwLock};
+
+pub use error::StoreError;
+pub use format::{FORMAT, FormatVersion};
+pub use ledgers::{LedgerCounts, LedgerRow};
+pub use prepare::{IndexOptions, PreparedLedger};
 pub use query::{
     EventQuery, EventRecord, QueryCost, StoreStatus, TopicFilter, TransactionPosition,
     TransactionQuery, TransactionRecord,
 };
+pub use retention::{Pruned, Retention};
 
-use crate::domain::TxHash;
+use crate::domain::{EventId, LedgerRange, LedgerSeq, Network};
+use columns::{Family, Key, LedgerKey, RunKey};
+use coverage::{Coverage, Run};
+use database::{Database, corrupt};
 
-/// Why the store could not answer or write.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// Another process has the directory open.
-    #[error("the data directory is in use by another process")]
-    InUse,
+const RAW_DIRECTORY: &str = "raw";
+const LOCK_FILE: &str = "orrery.lock";
+const PASSPHRASE_ROW: &[u8] = b"passphrase";
+const TOTALS_ROW: &[u8] = b"totals";
+
+/// An open store: the only process on its directory, as long as it lives.
+pub struct Store {
+    database: Database,
+    network: Network,
+    directory: PathBuf,
+    coverage: RwLock<Coverage>,
+    writer: Mutex<Writer>,
+    totals: RwLock<Totals>,
+    /// Held, not read: the operating system lets it go when the process ends, however it ends.
+    _lock: File,
 }
 
-/// An open store.
-pub struct Store {}
+/// State of the one writer.
+#[derive(Default)]
+struct Writer {
+    /// Whether ledgers were written without a log since the last flush.
+    unlogged: bool,
+}
 
-#[allow(unused_variables)]
+/// What is stored over all ledgers, less what was pruned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Events.
+    pub events: u64,
+    /// Smart-contract transactions.
+    pub transactions: u64,
+    /// Events of ledgers below this one have been pruned.
+    pub events_from: LedgerSeq,
+    /// Close time of the newest ledger, UNIX seconds; 0 before the first.
+    latest_close_time: u64,
+}
+
+/// When a ledger counts as stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// On disk when the call returns.
+    Synced,
+    /// On disk after the next [`Store::flush`]; a crash before it loses whole ledgers, newest
+    /// first. For imports, which can be repeated.
+    Deferred,
+}
+
+/// What came of storing a ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Committed {
+    /// It is new.
+    New,
+    /// The same ledger was there already; nothing changed.
+    AlreadyStored,
+}
+
 impl Store {
-    /// Visits the events of a page in its order.
-    pub fn events(
-        &self,
-        query: &EventQuery,
-        visit: impl FnMut(&EventRecord<'_>),
-    ) -> Result<QueryCost, StoreError> {
-        unimplemented!()
+    /// Opens or creates the store in a data directory. Without a network, an existing store keeps
+    /// its own and a new one is refused.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] when another process has it open, [`StoreError::OtherNetwork`] when it
+    /// holds another network, [`StoreError::Format`] when another version wrote it.
+    pub fn open(directory: &Path, network: Option<&Network>) -> Result<Self, StoreError> {
+        let io = |source| StoreError::Io { path: directory.to_owned(), source };
+        if network.is_none() && !directory.join(RAW_DIRECTORY).exists() {
+            return Err(StoreError::Empty(directory.to_owned()));
+        }
+        fs::create_dir_all(directory).map_err(io)?;
+        let lock = lock(directory)?;
+        let database = Database::open(&directory.join(RAW_DIRECTORY))?;
+        format::bring_up_to_date(&database)?;
+        let network = settle_network(&database, directory, network)?;
+        let coverage = load_coverage(&database)?;
+        let totals = Totals::load(&database)?;
+        Ok(Self {
+            database,
+            network,
+            directory: directory.to_owned(),
+            coverage: RwLock::new(coverage),
+            writer: Mutex::default(),
+            totals: RwLock::new(totals),
+            _lock: lock,
+        })
     }
 
-    /// Visits all events of a transaction, found by outer or inner hash: operation events in
-    /// `event_index` order, fee events around them as the chain orders them.
-    pub fn events_of_transaction(
-        &self,
-        hash: &TxHash,
-        visit: impl FnMut(&EventRecord<'_>),
-    ) -> Result<QueryCost, StoreError> {
-        unimplemented!()
+    /// The network that it holds.
+    pub fn network(&self) -> &Network {
+        &self.network
     }
 
-    /// Visits the smart-contract transactions of a page in its order.
-    pub fn transactions(
-        &self,
-        query: &TransactionQuery,
-        visit: impl FnMut(&TransactionRecord<'_>),
-    ) -> Result<QueryCost, StoreError> {
-        unimplemented!()
+    /// The data directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
-    /// Visits the smart-contract transaction with this outer or inner hash, if it is stored.
-    pub fn transaction(
+    /// Stores a ledger completely or not at all. It may stand apart from the ledgers stored
+    /// before; where a neighbour is stored, their hashes must link.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when another ledger of this sequence is stored,
+    /// [`StoreError::BrokenLink`] when a neighbour does not link, and what the database says.
+    pub fn commit(
         &self,
-        hash: &TxHash,
-        visit: impl FnMut(&TransactionRecord<'_>),
-    ) -> Result<QueryCost, StoreError> {
-        unimplemented!()
+        ledger: PreparedLedger,
+        durability: Durability,
+    ) -> Result<Committed, StoreError> {
+        let mut writer = self.writer.lock();
+        if let Some(stored) = self.ledger(ledger.sequence)? {
+            return if stored.hash == ledger.hash {
+                Ok(Committed::AlreadyStored)
+            } else {
+                Err(StoreError::Conflict {
+                    sequence: ledger.sequence,
+                    stored: stored.hash,
+                    given: ledger.hash,
+                })
+            };
+        }
+        self.check_links(&ledger)?;
+        let (change, first_event, newest) = {
+            let coverage = self.coverage.read();
+            let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
+            let change = coverage.change(ledger.sequence, ledger.counts.events());
+            (change, coverage.next_event(), newest)
+        };
+        let totals = self.totals.read().with(&ledger, newest);
+        let mut batch = ledger_batch::compose(&self.database, ledger, first_event, &change)?;
+        batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
+        match durability {
+            Durability::Synced => {
+                // The log must never run ahead of what was written without it.
+                self.flush_unlogged(&mut writer)?;
+                self.database.write_synced(batch)?;
+            }
+            Durability::Deferred => {
+                self.database.write_unlogged(batch)?;
+                writer.unlogged = true;
+            }
+        }
+        self.coverage.write().apply(&change);
+        *self.totals.write() = totals;
+        Ok(Committed::New)
     }
 
-    /// Where the smart-contract transaction with this outer or inner hash stands, if it is stored.
-    pub fn transaction_position(
-        &self,
-        hash: &TxHash,
-    ) -> Result<Option<TransactionPosition>, StoreError> {
-        unimplemented!()
+    /// Makes all ledgers stored so far durable.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        self.flush_unlogged(&mut self.writer.lock())
+    }
+
+    fn flush_unlogged(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        if writer.unlogged {
+            self.database.flush()?;
+            writer.unlogged = false;
+        }
+        Ok(())
+    }
+
+    fn check_links(&self, ledger: &PreparedLedger) -> Result<(), StoreError> {
+        let sequence = ledger.sequence;
+        if let Some(previous) = sequence.previous()
+            && let Some(row) = self.ledger(previous)?
+            && row.hash != ledger.previous_hash
+        {
+            return Err(StoreError::BrokenLink {
+                sequence,
+                previous_hash: ledger.previous_hash,
+                stored: row.hash,
+            });
+        }
+        if let Some(next) = sequence.next()
+            && let Some(row) = self.ledger(next)?
+            && row.previous_hash != ledger.hash
+        {
+            return Err(StoreError::BrokenLink {
+                sequence: next,
+                previous_hash: row.previous_hash,
+                stored: ledger.hash,
+            });
+        }
+        Ok(())
+    }
+
+    /// What is kept of a ledger for good, if it is stored.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn ledger(&self, sequence: LedgerSeq) -> Result<Option<LedgerRow>, StoreError> {
+        let key = LedgerKey(sequence).encode();
+        let Some(bytes) = self.database.get(Family::Ledgers, key)? else { return Ok(None) };
+        LedgerRow::decode(&bytes).map(Some).map_err(corrupt(Family::Ledgers, key))
+    }
+
+    /// A ledger that the coverage says is stored.
+    fn ledger_or_missing(&self, sequence: LedgerSeq) -> Result<LedgerRow, StoreError> {
+        self.ledger(sequence)?.ok_or(StoreError::Missing(sequence))
+    }
+
+    /// The `LedgerCloseMeta` of a ledger, XDR, if it is still kept.
+    ///
+    /// # Errors
+    /// What the database or zstd says.
+    pub fn raw_ledger(&self, sequence: LedgerSeq) -> Result<Option<Vec<u8>>, StoreError> {
+        let key = LedgerKey(sequence).encode();
+        let Some(compressed) = self.database.get(Family::LedgerXdr, key)? else { return Ok(None) };
+        zstd::stream::decode_all(&compressed[..]).map(Some).map_err(StoreError::Compression)
     }
 
     /// What the store holds.
     pub fn status(&self) -> StoreStatus {
-        unimplemented!()
+        let coverage = self.coverage.read();
+        let totals = *self.totals.read();
+        StoreStatus {
+            ranges: coverage.ranges(),
+            latest_close_time: (totals.latest_close_time > 0).then_some(totals.latest_close_time),
+            last_event_id: EventId(coverage.next_event().0.saturating_sub(1)),
+            totals,
+        }
     }
+
+    fn runs_within(&self, range: LedgerRange) -> Vec<Run> {
+        self.coverage.read().runs_within(range)
+    }
+
+    /// Bytes on disk, by family.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn sizes(&self) -> Result<BTreeMap<&'static str, u64>, StoreError> {
+        Family::ALL.iter().map(|f| Ok((f.name(), self.database.size_on_disk(*f)?))).collect()
+    }
+
+    /// Bytes of memory that decompressed blocks take now.
+    pub fn cache_bytes(&self) -> usize {
+        self.database.cache_bytes()
+    }
+
+    /// Sorts what an import left into its final, smallest form. Takes a while; reads and writes go on.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn compact(&self) -> Result<(), StoreError> {
+        self.flush()?;
+        self.database.flush()?;
+        Family::ALL.iter().try_for_each(|family| self.database.compact(*family))
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+impl Totals {
+    fn with(&self, ledger: &PreparedLedger, newest: bool) -> Self {
+        Self {
+            events: self.events + ledger.counts.events(),
+            transactions: self.transactions + u64::from(ledger.counts.stored_transactions),
+            latest_close_time: if newest { ledger.close_time } else { self.latest_close_time },
+            ..*self
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(28);
+        for value in [self.events, self.transactions, self.latest_close_time] {
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+        out.extend_from_slice(&self.events_from.0.to_be_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, bytes::Malformed> {
+        let mut reader = bytes::Reader::new(bytes);
+        let totals = Self {
+            events: reader.u64()?,
+            transactions: reader.u64()?,
+            latest_close_time: reader.u64()?,
+            events_from: LedgerSeq(reader.u32()?),
+        };
+        reader.end()?;
+        Ok(totals)
+    }
+
+    fn load(database: &Database) -> Result<Self, StoreError> {
+        let Some(bytes) = database.get(Family::Meta, TOTALS_ROW)? else {
+            return Ok(Self::default());
+        };
+        Self::decode(&bytes).map_err(corrupt(Family::Meta, TOTALS_ROW))
+    }
+}
+
+fn lock(directory: &Path) -> Result<File, StoreError> {
+    let path = directory.join(LOCK_FILE);
+    let io = |source| StoreError::Io { path: path.clone(), source };
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse(directory.to_owned())),
+        Err(TryLockError::Error(source)) => Err(io(source)),
+    }
+}
+
+fn settle_network(
+    database: &Database,
+    directory: &Path,
+    wanted: Option<&Network>,
+) -> Result<Network, StoreError> {
+    let stored = match database.get(Family::Meta, PASSPHRASE_ROW)? {
+        Some(bytes) => {
+            let passphrase = std::str::from_utf8(&bytes)
+                .map_err(|_| corrupt(Family::Meta, PASSPHRASE_ROW)(bytes::Malformed))?;
+            Some(Network::from_passphrase(passphrase))
+        }
+        None => None,
+    };
+    match (stored, wanted) {
+        (Some(stored), Some(wanted)) if stored != *wanted => Err(StoreError::OtherNetwork {
+            directory: directory.to_owned(),
+            stored: Box::new(stored),
+            wanted: Box::new(wanted.clone()),
+        }),
+        (Some(stored), _) => Ok(stored),
+        (None, None) => Err(StoreError::Empty(directory.to_owned())),
+        (None, Some(wanted)) => {
+            let mut batch = database.batch();
+            batch.put_raw(Family::Meta, PASSPHRASE_ROW, wanted.passphrase().as_bytes())?;
+            database.write_synced(batch)?;
+            Ok(wanted.clone())
+        }
+    }
+}
+
+fn load_coverage(database: &Database) -> Result<Coverage, StoreError> {
+    let mut ranges = BTreeMap::new();
+    database.scan(Family::Ranges, |key, value| {
+        let first = LedgerKey::decode(key);
+        let (first, last) = first
+            .zip(LedgerKey::decode(value))
+            .ok_or(bytes::Malformed)
+            .map_err(corrupt(Family::Ranges, key))?;
+        ranges.insert(first.0, last.0);
+        Ok(())
+    })?;
+    let mut runs = Vec::new();
+    database.scan(Family::Runs, |key, value| {
+        let number = RunKey::decode(key).filter(|key| key.0 as usize == runs.len());
+        number.ok_or(bytes::Malformed).map_err(corrupt(Family::Runs, key))?;
+        runs.push(Run::decode(value).map_err(corrupt(Family::Runs, key))?);
+        Ok(())
+    })?;
+    Ok(Coverage::new(ranges, runs))
 }

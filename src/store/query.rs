@@ -1,6 +1,7 @@
 //! The questions that others may ask of stored events and transactions, and what they get back.
 //! Knows no families and no keys.
 
+use super::Totals;
 use crate::decode::EventType;
 use crate::domain::{ContractId, EventId, LedgerRange, LedgerSeq, Page};
 
@@ -148,6 +149,8 @@ pub struct StoreStatus {
     pub latest_close_time: Option<u64>,
     /// Newest row id given out; 0 when there is none.
     pub last_event_id: EventId,
+    /// How much is stored.
+    pub totals: Totals,
 }
 
 impl StoreStatus {
@@ -156,8 +159,9 @@ impl StoreStatus {
         self.ranges.last().map(|range| range.last)
     }
 
-    /// Oldest ledger stored.
+    /// Oldest ledger whose events are stored.
     pub fn oldest(&self) -> Option<LedgerSeq> {
-        self.ranges.first().map(|range| range.first)
+        let kept = self.ranges.iter().find(|range| range.last >= self.totals.events_from)?;
+        Some(kept.first.max(self.totals.events_from))
     }
 }

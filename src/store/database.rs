@@ -1,0 +1,281 @@
+//! The open RocksDB: options, typed reads, errors. Knows families and keys, not what they mean.
+
+use std::path::Path;
+
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
+    DBPinnableSlice, DBRawIterator, Options, ReadOptions, SnapshotWithThreadMode, WriteBatch,
+    WriteOptions,
+};
+
+use super::StoreError;
+use super::bytes::Malformed;
+use super::columns::{Family, Key};
+
+/// Blocks of decompressed records; the rest of the cache is RocksDB's own indexes and filters.
+const BLOCK_CACHE_BYTES: usize = 64 << 20;
+/// Written but not yet sorted rows, over all families.
+const WRITE_BUFFER_BYTES: usize = 64 << 20;
+/// Keeps descriptors far below the usual limit of 1,024.
+const MAX_OPEN_FILES: i32 = 512;
+/// RocksDB's own log: enough to explain a problem, never more than a few megabytes.
+const LOG_FILE_BYTES: usize = 1 << 20;
+const LOG_FILES: usize = 4;
+/// Size of the dictionary that zstd trains for each file, and of the samples that it trains on.
+const DICTIONARY_BYTES: i32 = 16 << 10;
+const DICTIONARY_SAMPLE_BYTES: i32 = 100 * DICTIONARY_BYTES;
+/// Unit of reading and compression of event blocks and transactions.
+const RECORD_BLOCK_BYTES: usize = 8 << 10;
+/// Unit of reading and compression of indexes.
+const INDEX_BLOCK_BYTES: usize = 8 << 10;
+
+/// An open database with all families.
+pub(super) struct Database {
+    db: DB,
+    cache: Cache,
+}
+
+/// A state of the database that does not change while it is read.
+pub(super) struct Snapshot<'a> {
+    database: &'a Database,
+    snapshot: SnapshotWithThreadMode<'a, DB>,
+}
+
+impl Database {
+    /// Opens or creates the database in a directory.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        let cache = Cache::new_lru_cache(BLOCK_CACHE_BYTES);
+        let families =
+            Family::ALL.map(|f| ColumnFamilyDescriptor::new(f.name(), family_options(f, &cache)));
+        let db = DB::open_cf_descriptors(&database_options(), path, families)?;
+        Ok(Self { db, cache })
+    }
+
+    fn handle(&self, family: Family) -> Result<&ColumnFamily, StoreError> {
+        self.db.cf_handle(family.name()).ok_or(StoreError::MissingFamily(family.name()))
+    }
+
+    pub(super) fn get(
+        &self,
+        family: Family,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
+        Ok(self.db.get_pinned_cf(self.handle(family)?, key)?)
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot { database: self, snapshot: self.db.snapshot() }
+    }
+
+    /// Visits all rows of a family in order.
+    pub(super) fn scan(
+        &self,
+        family: Family,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut rows = self.db.raw_iterator_cf(self.handle(family)?);
+        rows.seek_to_first();
+        while let Some((key, value)) = rows.item() {
+            visit(key, value)?;
+            rows.next();
+        }
+        Ok(rows.status()?)
+    }
+
+    /// An empty batch for this database.
+    pub(super) fn batch(&self) -> Batch<'_> {
+        Batch { database: self, batch: WriteBatch::default() }
+    }
+
+    /// Writes a batch and waits until it is on disk.
+    pub(super) fn write_synced(&self, batch: Batch<'_>) -> Result<(), StoreError> {
+        let mut options = WriteOptions::default();
+        options.set_sync(true);
+        Ok(self.db.write_opt(batch.batch, &options)?)
+    }
+
+    /// Writes a batch to the log without waiting for the disk: a crash of the machine may undo it.
+    pub(super) fn write_logged(&self, batch: Batch<'_>) -> Result<(), StoreError> {
+        Ok(self.db.write_opt(batch.batch, &WriteOptions::default())?)
+    }
+
+    /// Writes a batch to memory only: it is durable after the next [`Self::flush`], and until then
+    /// a crash loses it whole, because all families are flushed together.
+    pub(super) fn write_unlogged(&self, batch: Batch<'_>) -> Result<(), StoreError> {
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        Ok(self.db.write_opt(batch.batch, &options)?)
+    }
+
+    /// Makes everything written so far durable.
+    pub(super) fn flush(&self) -> Result<(), StoreError> {
+        let families = Family::ALL.map(|family| self.handle(family));
+        let families = families.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(self.db.flush_cfs_opt(&families, &rocksdb::FlushOptions::default())?)
+    }
+
+    /// Sorts a family into its final form.
+    pub(super) fn compact(&self, family: Family) -> Result<(), StoreError> {
+        self.db.compact_range_cf(self.handle(family)?, None::<&[u8]>, None::<&[u8]>);
+        Ok(())
+    }
+
+    /// Drops whole files that hold only keys from `first` to `last`, both included: space comes back
+    /// at once, without waiting for a compaction to act on a range deletion.
+    pub(super) fn drop_files(
+        &self,
+        family: Family,
+        first: &[u8],
+        last: &[u8],
+    ) -> Result<(), StoreError> {
+        Ok(self.db.delete_file_in_range_cf(self.handle(family)?, first, last)?)
+    }
+
+    /// Bytes of a family on disk.
+    pub(super) fn size_on_disk(&self, family: Family) -> Result<u64, StoreError> {
+        let size = self.db.property_int_value_cf(
+            self.handle(family)?,
+            rocksdb::properties::TOTAL_SST_FILES_SIZE,
+        )?;
+        Ok(size.unwrap_or(0))
+    }
+
+    /// Bytes of memory that the block cache uses now.
+    pub(super) fn cache_bytes(&self) -> usize {
+        self.cache.get_usage()
+    }
+}
+
+impl Snapshot<'_> {
+    pub(super) fn get(
+        &self,
+        family: Family,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
+        Ok(self.snapshot.get_pinned_cf(self.database.handle(family)?, key)?)
+    }
+
+    pub(super) fn rows(&self, family: Family) -> Result<DBRawIterator<'_>, StoreError> {
+        let handle = self.database.handle(family)?;
+        Ok(self.snapshot.raw_iterator_cf_opt(handle, ReadOptions::default()))
+    }
+}
+
+/// Rows that are written together or not at all.
+pub(super) struct Batch<'a> {
+    database: &'a Database,
+    batch: WriteBatch,
+}
+
+impl Batch<'_> {
+    pub(super) fn put<K: Key>(
+        &mut self,
+        family: Family,
+        key: &K,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), StoreError> {
+        self.put_raw(family, key.encode().as_ref(), value.as_ref())
+    }
+
+    pub(super) fn put_raw(
+        &mut self,
+        family: Family,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), StoreError> {
+        self.batch.put_cf(self.database.handle(family)?, key, value);
+        Ok(())
+    }
+
+    pub(super) fn delete<K: Key>(&mut self, family: Family, key: &K) -> Result<(), StoreError> {
+        self.batch.delete_cf(self.database.handle(family)?, key.encode());
+        Ok(())
+    }
+
+    /// Deletes the keys from `from` up to but without `to`.
+    pub(super) fn delete_range(
+        &mut self,
+        family: Family,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<(), StoreError> {
+        self.batch.delete_range_cf(self.database.handle(family)?, from, to);
+        Ok(())
+    }
+}
+
+fn database_options() -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    // Families are flushed together, so that what was written without a log is lost as a whole.
+    options.set_atomic_flush(true);
+    options.set_db_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_max_open_files(MAX_OPEN_FILES);
+    options.set_max_background_jobs(2);
+    options.set_bytes_per_sync(1 << 20);
+    options.set_max_log_file_size(LOG_FILE_BYTES);
+    options.set_keep_log_file_num(LOG_FILES);
+    // Statistics of every file would be read at every start, with no use here.
+    options.set_skip_stats_update_on_db_open(true);
+    options
+}
+
+fn family_options(family: Family, cache: &Cache) -> Options {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(cache);
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    table.set_format_version(6);
+    let mut options = Options::default();
+    match family {
+        Family::Meta | Family::Ranges | Family::Runs | Family::Ledgers => {
+            options.set_compression_type(DBCompressionType::None);
+            options.set_write_buffer_size(8 << 20);
+        }
+        Family::LedgerXdr => {
+            // Values are zstd frames already, and far larger than a block.
+            options.set_compression_type(DBCompressionType::None);
+            options.set_write_buffer_size(32 << 20);
+        }
+        Family::Events | Family::Transactions => {
+            table.set_block_size(RECORD_BLOCK_BYTES);
+            zstd_with_dictionary(&mut options);
+            options.set_write_buffer_size(32 << 20);
+        }
+        Family::EventsByContract
+        | Family::EventsByTopic
+        | Family::TxByHash
+        | Family::TxByContract => {
+            table.set_block_size(INDEX_BLOCK_BYTES);
+            options.set_compression_type(DBCompressionType::Zstd);
+            options.set_write_buffer_size(16 << 20);
+        }
+    }
+    options.set_block_based_table_factory(&table);
+    options
+}
+
+/// Records are small against the window of zstd; a dictionary per file gives each block the
+/// neighbours that it does not hold itself.
+fn zstd_with_dictionary(options: &mut Options) {
+    const DEFAULT_WINDOW: i32 = -14;
+    const LEVEL: i32 = 3;
+    options.set_compression_type(DBCompressionType::Zstd);
+    options.set_compression_options(DEFAULT_WINDOW, LEVEL, 0, DICTIONARY_BYTES);
+    options.set_zstd_max_train_bytes(DICTIONARY_SAMPLE_BYTES);
+}
+
+impl From<rocksdb::Error> for StoreError {
+    fn from(error: rocksdb::Error) -> Self {
+        Self::Database(error.into_string())
+    }
+}
+
+/// Names the row in the error about it.
+pub(super) fn corrupt(
+    family: Family,
+    key: impl AsRef<[u8]>,
+) -> impl FnOnce(Malformed) -> StoreError {
+    move |Malformed| StoreError::Corrupt { family: family.name(), key: hex::encode(key) }
+}

@@ -1,0 +1,16 @@
+//! Every change of the layout since the first, one file each.
+
+use super::super::StoreError;
+use super::super::database::Database;
+use super::FormatVersion;
+
+/// One step from a version to the next. Running it twice must do no harm: a crash may come between
+/// the step and the record of it.
+pub(super) struct Migration {
+    pub from: FormatVersion,
+    pub to: FormatVersion,
+    pub run: fn(&Database) -> Result<(), StoreError>,
+}
+
+/// All steps.
+pub(super) const ALL: &[Migration] = &[];

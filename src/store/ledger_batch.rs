@@ -1,0 +1,106 @@
+//! The one write: everything of one ledger in one atomic batch.
+
+use super::StoreError;
+use super::columns::{
+    BlockKey, ContractBlockKey, ContractTransactionKey, Family, HashKey, Key, LedgerKey, RunKey,
+    TopicBlockKey, TransactionKey,
+};
+use super::coverage::CoverageChange;
+use super::database::{Batch, Database};
+use super::ledgers::LedgerRow;
+use super::lookup::HashEntry;
+use super::prepare::{PreparedBlock, PreparedLedger};
+use super::query::TransactionPosition;
+use crate::domain::EventId;
+
+/// Composes the batch of a ledger whose first event gets the id `first_event`.
+pub(super) fn compose<'a>(
+    database: &'a Database,
+    ledger: PreparedLedger,
+    first_event: EventId,
+    change: &CoverageChange,
+) -> Result<Batch<'a>, StoreError> {
+    let mut batch = database.batch();
+    let key = LedgerKey(ledger.sequence);
+    if let Some(raw) = &ledger.raw {
+        batch.put(Family::LedgerXdr, &key, raw)?;
+    }
+    batch.put(Family::Ledgers, &key, row(&ledger, first_event).encode())?;
+    put_coverage(&mut batch, change)?;
+    put_blocks(&mut batch, &ledger.blocks, first_event)?;
+    put_transactions(&mut batch, &ledger, first_event)?;
+    Ok(batch)
+}
+
+fn row(ledger: &PreparedLedger, first_event: EventId) -> LedgerRow {
+    LedgerRow {
+        hash: ledger.hash,
+        previous_hash: ledger.previous_hash,
+        close_time: ledger.close_time,
+        protocol: ledger.protocol,
+        first_event,
+        counts: ledger.counts,
+    }
+}
+
+fn put_coverage(batch: &mut Batch<'_>, change: &CoverageChange) -> Result<(), StoreError> {
+    if let Some(merged) = change.merged {
+        batch.delete(Family::Ranges, &LedgerKey(merged))?;
+    }
+    let range = change.range;
+    batch.put(Family::Ranges, &LedgerKey(range.first), LedgerKey(range.last).encode())?;
+    let (number, run) = change.run;
+    batch.put(Family::Runs, &RunKey(number), run.encode())
+}
+
+fn put_blocks(
+    batch: &mut Batch<'_>,
+    blocks: &[PreparedBlock],
+    first_event: EventId,
+) -> Result<(), StoreError> {
+    let mut positions_bytes = Vec::with_capacity(8);
+    let mut block = first_event;
+    for prepared in blocks {
+        batch.put(Family::Events, &BlockKey(block), &prepared.bytes)?;
+        for (&contract, positions) in &prepared.contracts {
+            positions_bytes.clear();
+            positions.encode(&mut positions_bytes);
+            let key = ContractBlockKey { contract, block };
+            batch.put(Family::EventsByContract, &key, &positions_bytes)?;
+        }
+        for (&tag, positions) in &prepared.topics {
+            positions_bytes.clear();
+            positions.encode(&mut positions_bytes);
+            batch.put(Family::EventsByTopic, &TopicBlockKey { tag, block }, &positions_bytes)?;
+        }
+        block.0 += prepared.events as u64;
+    }
+    Ok(())
+}
+
+fn put_transactions(
+    batch: &mut Batch<'_>,
+    ledger: &PreparedLedger,
+    first_event: EventId,
+) -> Result<(), StoreError> {
+    let at = |application_order| TransactionPosition { ledger: ledger.sequence, application_order };
+    for transaction in &ledger.transactions {
+        let position = at(transaction.application_order);
+        batch.put(Family::Transactions, &TransactionKey(position), &transaction.bytes)?;
+        for &contract in &transaction.contracts {
+            let key = ContractTransactionKey { contract, position };
+            batch.put(Family::TxByContract, &key, b"")?;
+        }
+    }
+    for hash in &ledger.hashes {
+        let entry = HashEntry {
+            role: hash.role,
+            first_event: EventId(first_event.0 + hash.first_event),
+            events: hash.events,
+            fee_events: hash.fee_events.iter().map(|n| EventId(first_event.0 + n)).collect(),
+        };
+        let key = HashKey { tag: hash.tag, position: at(hash.application_order) };
+        batch.put(Family::TxByHash, &key, entry.encode())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! What is kept of every ledger for good: its place in the hash chain and its counts.
+
+use super::bytes::{Malformed, Reader, put_varint};
+use crate::domain::{EventId, LedgerHash};
+
+/// Value of `ledgers`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerRow {
+    /// Hash of the ledger.
+    pub hash: LedgerHash,
+    /// Hash of the ledger before.
+    pub previous_hash: LedgerHash,
+    /// Close time, UNIX seconds.
+    pub close_time: u64,
+    /// Protocol version after the ledger's upgrades.
+    pub protocol: u32,
+    /// Id of its first event; of the next ledger's when it has none.
+    pub first_event: EventId,
+    /// What it held and what was stored of it.
+    pub counts: LedgerCounts,
+}
+
+/// Counts of one ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LedgerCounts {
+    /// All transactions.
+    pub transactions: u32,
+    /// Those that failed.
+    pub failed: u32,
+    /// Smart-contract transactions.
+    pub smart_contract: u32,
+    /// Smart-contract transactions that were stored.
+    pub stored_transactions: u32,
+    /// Stored events of smart-contract transactions' operations.
+    pub contract_events: u32,
+    /// Stored events of classic transactions' operations.
+    pub classic_events: u32,
+    /// Stored fee events.
+    pub fee_events: u32,
+}
+
+impl LedgerCounts {
+    /// All stored events.
+    pub fn events(&self) -> u64 {
+        u64::from(self.contract_events)
+            + u64::from(self.classic_events)
+            + u64::from(self.fee_events)
+    }
+
+    fn all(&mut self) -> [&mut u32; 7] {
+        [
+            &mut self.transactions,
+            &mut self.failed,
+            &mut self.smart_contract,
+            &mut self.stored_transactions,
+            &mut self.contract_events,
+            &mut self.classic_events,
+            &mut self.fee_events,
+        ]
+    }
+}
+
+impl LedgerRow {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(96);
+        out.extend_from_slice(self.hash.as_bytes());
+        out.extend_from_slice(self.previous_hash.as_bytes());
+        put_varint(&mut out, self.close_time);
+        put_varint(&mut out, u64::from(self.protocol));
+        put_varint(&mut out, self.first_event.0);
+        for count in self.counts.clone().all() {
+            put_varint(&mut out, u64::from(*count));
+        }
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let hash = LedgerHash::from(*reader.array()?);
+        let previous_hash = LedgerHash::from(*reader.array()?);
+        let close_time = reader.varint()?;
+        let protocol = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
+        let first_event = EventId(reader.varint()?);
+        let mut counts = LedgerCounts::default();
+        for count in counts.all() {
+            *count = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
+        }
+        reader.end()?;
+        Ok(Self { hash, previous_hash, close_time, protocol, first_event, counts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn survives_a_round_trip() {
+        let row = LedgerRow {
+            hash: LedgerHash::from([1; 32]),
+            previous_hash: LedgerHash::from([2; 32]),
+            close_time: 1_750_000_000,
+            protocol: 26,
+            first_event: EventId(12_345_678),
+            counts: LedgerCounts {
+                transactions: 300,
+                failed: 1,
+                smart_contract: 2,
+                stored_transactions: 7,
+                contract_events: 3,
+                classic_events: 4,
+                fee_events: 5,
+            },
+        };
+        assert_eq!(LedgerRow::decode(&row.encode()), Ok(row.clone()));
+        assert_eq!(LedgerRow::decode(&row.encode()[..70]), Err(Malformed));
+        assert_eq!(row.counts.events(), 12);
+    }
+}

@@ -1,0 +1,154 @@
+//! Questions about smart-contract transactions, in chain order.
+
+use super::bytes::Malformed;
+use super::columns::{ContractTag, Family, Key, TransactionKey};
+use super::database::{Snapshot, corrupt};
+use super::events::hash_entries;
+use super::query::{QueryCost, TransactionPosition, TransactionQuery, TransactionRecord};
+use super::streams::{Stream, Walk, step};
+use super::{Store, StoreError, transaction_record};
+use crate::domain::{ContractId, Direction, TxHash};
+
+impl Store {
+    /// Visits the smart-contract transactions of a page in its order.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a record is damaged.
+    pub fn transactions(
+        &self,
+        query: &TransactionQuery,
+        mut visit: impl FnMut(&TransactionRecord<'_>),
+    ) -> Result<QueryCost, StoreError> {
+        let Some((mut bound, last)) = bounds(query) else { return Ok(QueryCost::default()) };
+        let direction = query.page.direction;
+        let snapshot = self.database.snapshot();
+        let mut walk = Walk::new(&snapshot, direction);
+        let mut stream = candidates(&mut walk, &query.contracts)?;
+        let mut skip = query.page.skip();
+        let mut left = query.page.limit;
+        let mut records = 0;
+        let mut contracts = Vec::new();
+        while left > 0 {
+            let Some(candidate) = stream.at_or_after(bound, direction)? else { break };
+            let beyond = match direction {
+                Direction::NewestFirst => candidate.number < last,
+                Direction::OldestFirst => candidate.number > last,
+            };
+            if beyond {
+                break;
+            }
+            let position = TransactionKey::from_number(candidate.number);
+            read(&snapshot, position, &mut contracts, |record| {
+                records += 1;
+                if !touches(record, &query.contracts) {
+                    return;
+                }
+                if skip > 0 {
+                    skip -= 1;
+                    return;
+                }
+                visit(record);
+                left -= 1;
+            })?;
+            match step(candidate.number, direction) {
+                Some(next) => bound = next,
+                None => break,
+            }
+        }
+        Ok(QueryCost { index_rows: walk.rows_read(), records })
+    }
+
+    /// Visits the smart-contract transaction with this outer or inner hash, if it is stored.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a record is damaged.
+    pub fn transaction(
+        &self,
+        hash: &TxHash,
+        mut visit: impl FnMut(&TransactionRecord<'_>),
+    ) -> Result<QueryCost, StoreError> {
+        let snapshot = self.database.snapshot();
+        let mut cost = QueryCost::default();
+        let mut contracts = Vec::new();
+        for (key, _) in hash_entries(&snapshot, hash, &mut cost)? {
+            let mut found = false;
+            read(&snapshot, key.position, &mut contracts, |record| {
+                cost.records += 1;
+                found = record.tx == hash.as_bytes() || record.inner_tx == Some(hash.as_bytes());
+                if found {
+                    visit(record);
+                }
+            })?;
+            if found {
+                break;
+            }
+        }
+        Ok(cost)
+    }
+
+    /// Where the smart-contract transaction with this outer or inner hash stands, if it is stored.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a record is damaged.
+    pub fn transaction_position(
+        &self,
+        hash: &TxHash,
+    ) -> Result<Option<TransactionPosition>, StoreError> {
+        let mut position = None;
+        self.transaction(hash, |record| position = Some(record.position))?;
+        Ok(position)
+    }
+}
+
+/// First and last number of the walk, both included; `None` when nothing can be in between.
+fn bounds(query: &TransactionQuery) -> Option<(u64, u64)> {
+    let number = |ledger, application_order| {
+        TransactionKey::to_number(TransactionPosition { ledger, application_order })
+    };
+    let (mut lowest, mut highest) = match query.ledgers {
+        Some(range) => (number(range.first, 0), number(range.last, 0x00ff_ffff)),
+        None => (0, u64::MAX >> 8),
+    };
+    let cursor = query.page.cursor.map(TransactionKey::to_number);
+    match (cursor, query.page.direction) {
+        (None, _) => {}
+        (Some(cursor), Direction::NewestFirst) => highest = highest.min(cursor.checked_sub(1)?),
+        (Some(cursor), Direction::OldestFirst) => lowest = lowest.max(cursor.checked_add(1)?),
+    }
+    if lowest > highest {
+        return None;
+    }
+    Some(match query.page.direction {
+        Direction::NewestFirst => (highest, lowest),
+        Direction::OldestFirst => (lowest, highest),
+    })
+}
+
+fn candidates<'a>(walk: &mut Walk<'a>, contracts: &[ContractId]) -> Result<Stream<'a>, StoreError> {
+    if contracts.is_empty() {
+        return walk.rows(Family::Transactions, &[], TransactionKey::LEN);
+    }
+    let lists = contracts.iter().map(|contract| {
+        walk.rows(Family::TxByContract, &ContractTag::from(contract).0, TransactionKey::LEN)
+    });
+    Ok(Stream::Any(lists.collect::<Result<_, _>>()?))
+}
+
+fn touches(record: &TransactionRecord<'_>, contracts: &[ContractId]) -> bool {
+    contracts.is_empty() || record.contracts.iter().any(|id| contracts.contains(id))
+}
+
+/// Reads one record, if it is there. `contracts` is only room to work in.
+fn read(
+    snapshot: &Snapshot<'_>,
+    position: TransactionPosition,
+    contracts: &mut Vec<ContractId>,
+    visit: impl FnOnce(&TransactionRecord<'_>),
+) -> Result<(), StoreError> {
+    let key = TransactionKey(position).encode();
+    let Some(bytes) = snapshot.get(Family::Transactions, key)? else { return Ok(()) };
+    let record = transaction_record::decode(position, &bytes, contracts)
+        .map_err(|malformed: Malformed| corrupt(Family::Transactions, key)(malformed))?;
+    visit(&record);
+    Ok(())
+}

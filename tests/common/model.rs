@@ -1,0 +1,456 @@
+//! A plain in-memory model of the store, and random ledgers to fill both with.
+
+use std::collections::BTreeMap;
+
+use orrery::decode::{
+    EventType, EventView, HeaderView, LedgerView, MuxedAccountView, Placement, TransactionView,
+};
+use orrery::domain::{
+    ContractId, Direction, EventId, LedgerHash, LedgerRange, LedgerSeq, RpcEventId, TxHash,
+};
+use orrery::store::{
+    EventQuery, EventRecord, IndexOptions, PreparedLedger, TransactionPosition, TransactionQuery,
+    TransactionRecord,
+};
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use rand_chacha::ChaCha8Rng;
+use sha2::{Digest, Sha256};
+
+/// A ledger as plain values.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    pub sequence: u32,
+    pub hash: [u8; 32],
+    pub previous_hash: [u8; 32],
+    pub close_time: u64,
+    pub raw: Vec<u8>,
+    pub transactions: Vec<Transaction>,
+    pub events: Vec<Event>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Transaction {
+    pub hash: [u8; 32],
+    pub inner_hash: Option<[u8; 32]>,
+    pub smart_contract: bool,
+    pub successful: bool,
+    pub account: [u8; 32],
+    pub contracts: Vec<ContractId>,
+    pub parts: [Vec<u8>; 3],
+}
+
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub transaction: usize,
+    pub placement: Placement,
+    pub contract: Option<[u8; 32]>,
+    pub event_type: EventType,
+    pub topics: Vec<Vec<u8>>,
+    pub data: Vec<u8>,
+}
+
+/// Few contracts, topics and hashes, so that they meet often; some share the first bytes, so that
+/// the tags in the indexes collide.
+pub struct Universe {
+    pub contracts: Vec<ContractId>,
+    pub topics: Vec<Vec<u8>>,
+}
+
+impl Universe {
+    pub fn random(rng: &mut ChaCha8Rng) -> Self {
+        let mut contracts: Vec<ContractId> = (0..12).map(|_| ContractId(rng.random())).collect();
+        for _ in 0..3 {
+            let mut twin = *contracts.choose(rng).unwrap();
+            twin.0[31] ^= 1;
+            contracts.push(twin);
+        }
+        let topics = (0..25)
+            .map(|_| {
+                let len = 4 * rng.random_range(1..10);
+                (0..len).map(|_| rng.random()).collect()
+            })
+            .collect();
+        Self { contracts, topics }
+    }
+
+    /// A contract or topic early in the list is far more frequent than a late one.
+    fn skewed<'a, T>(values: &'a [T], rng: &mut ChaCha8Rng) -> &'a T {
+        let x: f64 = rng.random();
+        &values[((x * x * x) * values.len() as f64) as usize]
+    }
+
+    pub fn ledger(&self, rng: &mut ChaCha8Rng, sequence: u32, previous: [u8; 32]) -> Ledger {
+        let transactions: Vec<Transaction> =
+            (0..rng.random_range(0..12)).map(|_| self.transaction(rng)).collect();
+        let mut events = Vec::new();
+        if !transactions.is_empty() {
+            self.fees(rng, &transactions, Placement::BeforeAllTransactions, &mut events);
+            for index in 0..transactions.len() {
+                self.operations(rng, index, &mut events);
+            }
+            self.fees(rng, &transactions, Placement::AfterAllTransactions, &mut events);
+        }
+        let mut ledger = Ledger {
+            sequence,
+            hash: Sha256::digest([&previous[..], &sequence.to_be_bytes()].concat()).into(),
+            previous_hash: previous,
+            close_time: 1_700_000_000 + u64::from(sequence) * 5,
+            raw: (0..200).map(|_| rng.random()).collect(),
+            transactions,
+            events,
+        };
+        for event in &ledger.events {
+            let transaction = &mut ledger.transactions[event.transaction];
+            if transaction.smart_contract
+                && matches!(event.placement, Placement::Operation { .. })
+                && let Some(id) = event.contract
+            {
+                transaction.contracts.push(ContractId(id));
+            }
+        }
+        for transaction in &mut ledger.transactions {
+            transaction.contracts.sort_unstable();
+            transaction.contracts.dedup();
+        }
+        ledger
+    }
+
+    fn transaction(&self, rng: &mut ChaCha8Rng) -> Transaction {
+        let smart_contract = rng.random_bool(0.7);
+        let contracts = if smart_contract {
+            (0..rng.random_range(0..3)).map(|_| *Self::skewed(&self.contracts, rng)).collect()
+        } else {
+            Vec::new()
+        };
+        let mut hash: [u8; 32] = rng.random();
+        if rng.random_bool(0.2) {
+            // Hashes with a common beginning collide in the index.
+            hash[..8].fill(7);
+        }
+        Transaction {
+            hash,
+            inner_hash: rng.random_bool(0.3).then(|| rng.random()),
+            smart_contract,
+            successful: rng.random_bool(0.8),
+            account: rng.random(),
+            contracts,
+            parts: std::array::from_fn(|_| {
+                (0..rng.random_range(1..40)).map(|_| rng.random()).collect()
+            }),
+        }
+    }
+
+    fn fees(
+        &self,
+        rng: &mut ChaCha8Rng,
+        transactions: &[Transaction],
+        placement: Placement,
+        events: &mut Vec<Event>,
+    ) {
+        for transaction in 0..transactions.len() {
+            if rng.random_bool(0.5) {
+                events.push(self.event(rng, transaction, placement));
+            }
+        }
+    }
+
+    fn operations(&self, rng: &mut ChaCha8Rng, transaction: usize, events: &mut Vec<Event>) {
+        // Now and then more events than fit one block.
+        let count = if rng.random_bool(0.05) { 90 } else { rng.random_range(0..6) };
+        for event_index in 0..count {
+            let placement = Placement::Operation { operation: event_index / 3, event_index };
+            events.push(self.event(rng, transaction, placement));
+        }
+        if rng.random_bool(0.1) {
+            events.push(self.event(rng, transaction, Placement::AfterTransaction));
+        }
+    }
+
+    fn event(&self, rng: &mut ChaCha8Rng, transaction: usize, placement: Placement) -> Event {
+        let topics = if rng.random_bool(0.05) { 13 } else { rng.random_range(0..5) };
+        Event {
+            transaction,
+            placement,
+            contract: rng.random_bool(0.97).then(|| Self::skewed(&self.contracts, rng).0),
+            event_type: if rng.random_bool(0.1) { EventType::System } else { EventType::Contract },
+            topics: (0..topics).map(|_| Self::skewed(&self.topics, rng).clone()).collect(),
+            data: (0..rng.random_range(0..50)).map(|_| rng.random()).collect(),
+        }
+    }
+}
+
+impl Ledger {
+    /// The ledger as the decoder would show it.
+    pub fn view(&self) -> LedgerView<'_> {
+        let mut topics = Vec::new();
+        let events = self
+            .events
+            .iter()
+            .map(|event| {
+                let first = topics.len();
+                topics.extend(event.topics.iter().map(Vec::as_slice));
+                EventView {
+                    transaction: event.transaction,
+                    placement: event.placement,
+                    contract: event.contract.as_ref(),
+                    event_type: event.event_type,
+                    topics: first..topics.len(),
+                    data: &event.data,
+                    xdr: &event.data,
+                    rpc_id: RpcEventId { toid: 0, index: 0 },
+                }
+            })
+            .collect();
+        LedgerView {
+            raw: &self.raw,
+            version: 2,
+            header: HeaderView {
+                xdr: &[],
+                hash: LedgerHash::from(self.hash),
+                previous_hash: LedgerHash::from(self.previous_hash),
+                sequence: LedgerSeq(self.sequence),
+                protocol: 26,
+                close_time: self.close_time,
+            },
+            transactions: self
+                .transactions
+                .iter()
+                .enumerate()
+                .map(|(index, transaction)| transaction.view(index))
+                .collect(),
+            events,
+            topics,
+        }
+    }
+
+    /// The ledger ready to be stored.
+    pub fn prepare(&self, options: &IndexOptions) -> PreparedLedger {
+        PreparedLedger::new(&self.view(), options).unwrap()
+    }
+}
+
+impl Transaction {
+    fn view(&self, index: usize) -> TransactionView<'_> {
+        let account = MuxedAccountView { ed25519: &self.account, id: None };
+        TransactionView {
+            application_order: index as u32 + 1,
+            hash: TxHash::from(self.hash),
+            inner_hash: self.inner_hash.map(TxHash::from),
+            successful: self.successful,
+            smart_contract: self.smart_contract,
+            source_account: account,
+            fee_account: account,
+            fee_charged: 100,
+            envelope: &self.parts[0],
+            result: &self.parts[1],
+            meta: &self.parts[2],
+            contracts: self.contracts.clone(),
+            operation_events: 0..0,
+        }
+    }
+}
+
+/// An event as the store must give it back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventRow {
+    pub id: u64,
+    pub ledger: u32,
+    pub closed_at: u64,
+    pub tx: [u8; 32],
+    pub inner_tx: Option<[u8; 32]>,
+    pub application_order: u32,
+    pub op_index: Option<u32>,
+    pub event_index: Option<u32>,
+    pub contract: Option<[u8; 32]>,
+    pub event_type: EventType,
+    pub topics: Vec<Vec<u8>>,
+    pub data: Vec<u8>,
+}
+
+impl EventRow {
+    pub fn of(record: &EventRecord<'_>) -> Self {
+        Self {
+            id: record.id.0,
+            ledger: record.ledger.0,
+            closed_at: record.closed_at,
+            tx: *record.tx,
+            inner_tx: None,
+            application_order: record.application_order,
+            op_index: record.op_index,
+            event_index: record.event_index,
+            contract: record.contract.copied(),
+            event_type: record.event_type,
+            topics: record.topics.iter().map(|topic| topic.to_vec()).collect(),
+            data: record.data.to_vec(),
+        }
+    }
+
+    /// The row without what the store does not give back.
+    fn given_back(&self) -> Self {
+        Self { inner_tx: None, ..self.clone() }
+    }
+}
+
+/// A transaction as the store must give it back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionRow {
+    pub position: TransactionPosition,
+    pub tx: [u8; 32],
+    pub inner_tx: Option<[u8; 32]>,
+    pub successful: bool,
+    pub contracts: Vec<ContractId>,
+    pub event_count: u32,
+    pub parts: [Vec<u8>; 3],
+}
+
+impl TransactionRow {
+    pub fn of(record: &TransactionRecord<'_>) -> Self {
+        Self {
+            position: record.position,
+            tx: *record.tx,
+            inner_tx: record.inner_tx.copied(),
+            successful: record.successful,
+            contracts: record.contracts.to_vec(),
+            event_count: record.event_count,
+            parts: [record.envelope.to_vec(), record.result.to_vec(), record.meta.to_vec()],
+        }
+    }
+}
+
+/// The model: lists that are filtered from front to back.
+#[derive(Debug, Default, Clone)]
+pub struct Model {
+    pub events: Vec<EventRow>,
+    pub transactions: BTreeMap<TransactionPosition, TransactionRow>,
+}
+
+impl Model {
+    pub fn add(&mut self, ledger: &Ledger, options: &IndexOptions) {
+        let mut counts = vec![0u32; ledger.transactions.len()];
+        let listed = |id: &ContractId| options.contracts.as_ref().is_none_or(|l| l.contains(id));
+        for event in &ledger.events {
+            let transaction = &ledger.transactions[event.transaction];
+            let place = match event.placement {
+                Placement::Operation { operation, event_index } => Some((operation, event_index)),
+                _ => None,
+            };
+            let wanted = match place {
+                Some(_) => transaction.smart_contract || options.classic_events,
+                None => options.fee_events,
+            } && match event.contract {
+                Some(id) => listed(&ContractId(id)),
+                None => options.contracts.is_none(),
+            };
+            if !wanted {
+                continue;
+            }
+            counts[event.transaction] += 1;
+            self.events.push(EventRow {
+                id: self.events.len() as u64 + 1,
+                ledger: ledger.sequence,
+                closed_at: ledger.close_time,
+                tx: transaction.hash,
+                inner_tx: transaction.inner_hash,
+                application_order: event.transaction as u32 + 1,
+                op_index: place.map(|p| p.0),
+                event_index: place.map(|p| p.1),
+                contract: event.contract,
+                event_type: event.event_type,
+                topics: event.topics.clone(),
+                data: event.data.clone(),
+            });
+        }
+        for (index, transaction) in ledger.transactions.iter().enumerate() {
+            let touched = &transaction.contracts;
+            if !transaction.smart_contract
+                || options.contracts.is_some() && !touched.iter().any(listed)
+            {
+                continue;
+            }
+            let position = TransactionPosition {
+                ledger: LedgerSeq(ledger.sequence),
+                application_order: index as u32 + 1,
+            };
+            let row = TransactionRow {
+                position,
+                tx: transaction.hash,
+                inner_tx: transaction.inner_hash,
+                successful: transaction.successful,
+                contracts: touched.clone(),
+                event_count: counts[index],
+                parts: transaction.parts.clone(),
+            };
+            self.transactions.insert(position, row);
+        }
+    }
+
+    pub fn events(&self, query: &EventQuery) -> Vec<EventRow> {
+        let page = &query.page;
+        let matches = |row: &&EventRow| {
+            let topics: Vec<&[u8]> = row.topics.iter().map(Vec::as_slice).collect();
+            query.ledgers.is_none_or(|range| range.contains(LedgerSeq(row.ledger)))
+                && (query.contracts.is_empty()
+                    || row.contract.is_some_and(|id| query.contracts.contains(&ContractId(id))))
+                && matches_topics(query, &topics)
+                && page.cursor.is_none_or(|EventId(cursor)| match page.direction {
+                    Direction::NewestFirst => row.id < cursor,
+                    Direction::OldestFirst => row.id > cursor,
+                })
+        };
+        let rows = self.events.iter().filter(matches).map(EventRow::given_back);
+        cut(rows.collect(), page.direction, page.skip(), page.limit)
+    }
+
+    pub fn transactions(&self, query: &TransactionQuery) -> Vec<TransactionRow> {
+        let page = &query.page;
+        let matches = |row: &&TransactionRow| {
+            query.ledgers.is_none_or(|range| range.contains(row.position.ledger))
+                && (query.contracts.is_empty()
+                    || row.contracts.iter().any(|id| query.contracts.contains(id)))
+                && page.cursor.is_none_or(|cursor| match page.direction {
+                    Direction::NewestFirst => row.position < cursor,
+                    Direction::OldestFirst => row.position > cursor,
+                })
+        };
+        let rows = self.transactions.values().filter(matches).cloned();
+        cut(rows.collect(), page.direction, page.skip(), page.limit)
+    }
+
+    pub fn events_of_transaction(&self, hash: &TxHash) -> Vec<EventRow> {
+        let of = |row: &&EventRow| row.tx == hash.0 || row.inner_tx == Some(hash.0);
+        self.events.iter().filter(of).map(EventRow::given_back).collect()
+    }
+
+    pub fn transaction(&self, hash: &TxHash) -> Option<&TransactionRow> {
+        self.transactions.values().find(|row| row.tx == hash.0 || row.inner_tx == Some(hash.0))
+    }
+
+    /// Forgets the events and transactions of ledgers outside `kept`.
+    pub fn prune(&mut self, events: LedgerRange, transactions: LedgerRange) {
+        self.events.retain(|row| events.contains(LedgerSeq(row.ledger)));
+        self.transactions.retain(|position, _| transactions.contains(position.ledger));
+    }
+}
+
+fn matches_topics(query: &EventQuery, topics: &[&[u8]]) -> bool {
+    let filter = &query.topics;
+    let mut anywhere = filter.anywhere.iter().map(|value| topics.contains(&&value[..]));
+    let anywhere = match (filter.anywhere.is_empty(), filter.all) {
+        (true, _) => true,
+        (false, true) => anywhere.all(|found| found),
+        (false, false) => anywhere.any(|found| found),
+    };
+    anywhere
+        && (0..4).all(|i| match &filter.positional[i] {
+            None => true,
+            Some(value) => topics.get(i).is_some_and(|topic| topic == value),
+        })
+}
+
+fn cut<T>(mut rows: Vec<T>, direction: Direction, skip: u64, limit: usize) -> Vec<T> {
+    if direction == Direction::NewestFirst {
+        rows.reverse();
+    }
+    rows.into_iter().skip(skip as usize).take(limit).collect()
+}

@@ -1,0 +1,443 @@
+//! The store against a plain in-memory model: random ledgers, random questions, any order of
+//! ingestion, pruning, restarts, and readers beside a writer.
+
+mod common {
+    pub mod model;
+    pub mod size;
+}
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::model::{EventRow, Ledger, Model, TransactionRow, Universe};
+use common::size;
+use orrery::domain::{
+    ContractId, Direction, EventId, LedgerRange, LedgerSeq, Network, Page, TxHash,
+};
+use orrery::store::{
+    Committed, Durability, EventQuery, IndexOptions, Retention, Store, StoreError, TopicFilter,
+    TransactionPosition, TransactionQuery,
+};
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+fn network() -> Network {
+    Network::from_passphrase("store tests")
+}
+
+fn everything() -> IndexOptions {
+    IndexOptions { classic_events: true, fee_events: true, contracts: None, raw_ledgers: true }
+}
+
+fn ask_events(store: &Store, query: &EventQuery) -> Vec<EventRow> {
+    let mut rows = Vec::new();
+    store.events(query, |record| rows.push(EventRow::of(record))).unwrap();
+    rows
+}
+
+fn ask_transactions(store: &Store, query: &TransactionQuery) -> Vec<TransactionRow> {
+    let mut rows = Vec::new();
+    store.transactions(query, |record| rows.push(TransactionRow::of(record))).unwrap();
+    rows
+}
+
+/// A chain of ledgers; a few sequences are left out, so that there are several ranges.
+fn chain(rng: &mut ChaCha8Rng, universe: &Universe, len: u32) -> Vec<Ledger> {
+    let mut previous = [0; 32];
+    let mut ledgers = Vec::new();
+    for sequence in 100..100 + len {
+        let ledger = universe.ledger(rng, sequence, previous);
+        previous = ledger.hash;
+        if rng.random_bool(0.95) {
+            ledgers.push(ledger);
+        }
+    }
+    ledgers
+}
+
+/// The chain cut into pieces that are ingested in another order.
+fn any_order(rng: &mut ChaCha8Rng, ledgers: Vec<Ledger>) -> Vec<Ledger> {
+    let mut pieces: Vec<Vec<Ledger>> = vec![Vec::new()];
+    for ledger in ledgers {
+        if rng.random_bool(0.1) {
+            pieces.push(Vec::new());
+        }
+        pieces.last_mut().unwrap().push(ledger);
+    }
+    if rng.random_bool(0.6) {
+        pieces.shuffle(rng);
+    }
+    pieces.into_iter().flatten().collect()
+}
+
+struct Questions<'a> {
+    rng: &'a mut ChaCha8Rng,
+    universe: &'a Universe,
+    hashes: Vec<[u8; 32]>,
+    positions: Vec<TransactionPosition>,
+    last_event: u64,
+}
+
+impl Questions<'_> {
+    fn ledgers(&mut self) -> Option<LedgerRange> {
+        self.rng.random_bool(0.5).then(|| {
+            let first = self.rng.random_range(90..180);
+            let last = if self.rng.random_bool(0.1) {
+                i32::MAX as u32
+            } else {
+                self.rng.random_range(90..180)
+            };
+            LedgerRange::new(first, last)
+        })
+    }
+
+    fn contracts(&mut self) -> Vec<ContractId> {
+        let count = *[0, 1, 1, 2, 5, 40].choose(self.rng).unwrap();
+        (0..count)
+            .map(|_| {
+                if self.rng.random_bool(0.1) {
+                    ContractId(self.rng.random())
+                } else {
+                    *self.universe.contracts.choose(self.rng).unwrap()
+                }
+            })
+            .collect()
+    }
+
+    fn topic(&mut self) -> Vec<u8> {
+        if self.rng.random_bool(0.05) {
+            return vec![1, 2, 3, 4];
+        }
+        self.universe.topics.choose(self.rng).unwrap().clone()
+    }
+
+    fn topics(&mut self) -> TopicFilter {
+        let mut filter = TopicFilter::default();
+        if self.rng.random_bool(0.4) {
+            let count = self.rng.random_range(1..=3);
+            filter.anywhere = (0..count).map(|_| self.topic()).collect();
+            filter.all = self.rng.random_bool(0.4);
+        }
+        if self.rng.random_bool(0.3) {
+            let position = self.rng.random_range(0..4);
+            filter.positional[position] = Some(self.topic());
+            if self.rng.random_bool(0.3) {
+                filter.positional[(position + 1) % 4] = Some(self.topic());
+            }
+        }
+        filter
+    }
+
+    fn page<C>(&mut self, cursor: impl FnOnce(&mut Self) -> C) -> Page<C> {
+        Page {
+            direction: if self.rng.random_bool(0.5) {
+                Direction::NewestFirst
+            } else {
+                Direction::OldestFirst
+            },
+            cursor: if self.rng.random_bool(0.4) { Some(cursor(self)) } else { None },
+            offset: if self.rng.random_bool(0.3) { self.rng.random_range(0..200) } else { 0 },
+            limit: *[1, 2, 10, 100, 1000].choose(self.rng).unwrap(),
+        }
+    }
+
+    fn events(&mut self) -> EventQuery {
+        EventQuery {
+            ledgers: self.ledgers(),
+            contracts: self.contracts(),
+            topics: self.topics(),
+            page: self.page(|q| {
+                EventId(
+                    *[0, 1, u64::MAX, q.rng.random_range(0..q.last_event + 3)]
+                        .choose(q.rng)
+                        .unwrap(),
+                )
+            }),
+        }
+    }
+
+    fn transactions(&mut self) -> TransactionQuery {
+        TransactionQuery {
+            ledgers: self.ledgers(),
+            contracts: self.contracts(),
+            page: self.page(|q| match q.positions.choose(q.rng) {
+                Some(position) if q.rng.random_bool(0.9) => *position,
+                _ => TransactionPosition { ledger: LedgerSeq(0), application_order: 0 },
+            }),
+        }
+    }
+
+    fn hash(&mut self) -> TxHash {
+        match self.hashes.choose(self.rng) {
+            Some(hash) if self.rng.random_bool(0.9) => TxHash::from(*hash),
+            _ => TxHash::from(self.rng.random::<[u8; 32]>()),
+        }
+    }
+}
+
+fn compare(store: &Store, model: &Model, questions: &mut Questions<'_>) {
+    let query = questions.events();
+    assert_eq!(ask_events(store, &query), model.events(&query), "{query:?}");
+    let query = questions.transactions();
+    assert_eq!(ask_transactions(store, &query), model.transactions(&query), "{query:?}");
+    let hash = questions.hash();
+    let mut rows = Vec::new();
+    store.events_of_transaction(&hash, |record| rows.push(EventRow::of(record))).unwrap();
+    assert_eq!(rows, model.events_of_transaction(&hash), "{hash}");
+    let mut row = None;
+    store.transaction(&hash, |record| row = Some(TransactionRow::of(record))).unwrap();
+    assert_eq!(row.as_ref(), model.transaction(&hash), "{hash}");
+}
+
+/// Small: 4,000 questions; full: 60,000.
+#[test]
+fn any_question_is_answered_as_by_the_model() {
+    let stores = size::choose(10, 60);
+    let questions_each = size::choose(100, 250);
+    for seed in 0..stores {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let universe = Universe::random(&mut rng);
+        let options = IndexOptions {
+            classic_events: rng.random_bool(0.7),
+            fee_events: rng.random_bool(0.7),
+            contracts: rng
+                .random_bool(0.2)
+                .then(|| universe.contracts.iter().copied().take(5).collect::<BTreeSet<_>>()),
+            raw_ledgers: true,
+        };
+        let ledgers = chain(&mut rng, &universe, 70);
+        let ledgers = any_order(&mut rng, ledgers);
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = Store::open(directory.path(), Some(&network())).unwrap();
+        let mut model = Model::default();
+        for ledger in &ledgers {
+            let durability =
+                if rng.random_bool(0.5) { Durability::Deferred } else { Durability::Synced };
+            let committed = store.commit(ledger.prepare(&options), durability).unwrap();
+            assert_eq!(committed, Committed::New);
+            model.add(ledger, &options);
+        }
+        if rng.random_bool(0.5) {
+            store.compact().unwrap();
+        }
+        if rng.random_bool(0.5) {
+            store.flush().unwrap();
+            drop(store);
+            store = Store::open(directory.path(), None).unwrap();
+        }
+        let transactions = ledgers.iter().flat_map(|ledger| &ledger.transactions);
+        let mut questions = Questions {
+            rng: &mut rng,
+            universe: &universe,
+            hashes: transactions.flat_map(|t| [Some(t.hash), t.inner_hash]).flatten().collect(),
+            positions: model.transactions.keys().copied().collect(),
+            last_event: model.events.len() as u64,
+        };
+        for _ in 0..questions_each {
+            compare(&store, &model, &mut questions);
+        }
+        assert_eq!(store.status().last_event_id.0, model.events.len() as u64);
+        assert_eq!(store.status().totals.events, model.events.len() as u64);
+        assert_eq!(store.status().totals.transactions, model.transactions.len() as u64);
+
+        prune(&store, &mut model, questions.rng);
+        for _ in 0..questions_each {
+            compare(&store, &model, &mut questions);
+        }
+        assert_eq!(store.status().totals.events, model.events.len() as u64);
+        for ledger in &ledgers {
+            let again = store.commit(ledger.prepare(&options), Durability::Synced).unwrap();
+            assert_eq!(again, Committed::AlreadyStored);
+        }
+    }
+}
+
+fn prune(store: &Store, model: &mut Model, rng: &mut ChaCha8Rng) {
+    let latest = store.status().latest().unwrap().0;
+    let mut kept = || rng.random_bool(0.7).then(|| rng.random_range(1..80u32));
+    let retention = Retention { raw_ledgers: kept(), events: kept(), transactions: kept() };
+    store.flush().unwrap();
+    while !store.prune(&retention).unwrap().is_nothing() {}
+    let range =
+        |kept: Option<u32>| LedgerRange::new(kept.map_or(0, |kept| latest + 1 - kept), latest);
+    model.prune(range(retention.events), range(retention.transactions));
+    for sequence in 100..=latest {
+        let stored = store.ledger(LedgerSeq(sequence)).unwrap().is_some();
+        let wanted = range(retention.raw_ledgers).contains(LedgerSeq(sequence));
+        assert_eq!(store.raw_ledger(LedgerSeq(sequence)).unwrap().is_some(), stored && wanted);
+    }
+}
+
+/// Whatever order and filter, walking by cursor while ledgers arrive meets every row that was
+/// there at the start exactly once, and never one twice.
+#[test]
+fn a_walk_by_cursor_beside_a_writer_meets_every_row_once() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let universe = Universe::random(&mut rng);
+    let mut previous = [0; 32];
+    let mut ledgers = Vec::new();
+    for sequence in 10..10 + size::choose(120, 600) as u32 {
+        let ledger = universe.ledger(&mut rng, sequence, previous);
+        previous = ledger.hash;
+        ledgers.push(ledger);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), Some(&network())).unwrap();
+    let (first, later) = ledgers.split_at(60);
+    let mut model = Model::default();
+    for ledger in first {
+        store.commit(ledger.prepare(&everything()), Durability::Synced).unwrap();
+        model.add(ledger, &everything());
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for ledger in later {
+                store.commit(ledger.prepare(&everything()), Durability::Synced).unwrap();
+            }
+            done.store(true, Ordering::Release);
+        });
+        let mut rounds = 0;
+        while !done.load(Ordering::Acquire) || rounds == 0 {
+            for direction in [Direction::NewestFirst, Direction::OldestFirst] {
+                for contract in universe.contracts.iter().take(3).map(Some).chain([None]) {
+                    walk_events(&store, &model, direction, contract);
+                    walk_transactions(&store, &model, direction, contract);
+                }
+            }
+            rounds += 1;
+        }
+    });
+}
+
+fn walk_events(store: &Store, model: &Model, direction: Direction, contract: Option<&ContractId>) {
+    let mut query = EventQuery {
+        ledgers: None,
+        contracts: contract.copied().into_iter().collect(),
+        topics: TopicFilter::default(),
+        page: Page { direction, cursor: None, offset: 0, limit: 37 },
+    };
+    let whole = Page { limit: usize::MAX, ..query.page };
+    let expected = model.events(&EventQuery { page: whole, ..query.clone() });
+    let mut met = Vec::new();
+    loop {
+        let rows = ask_events(store, &query);
+        let Some(last) = rows.last() else { break };
+        query.page.cursor = Some(EventId(last.id));
+        met.extend(rows);
+    }
+    let ids: BTreeSet<u64> = met.iter().map(|row| row.id).collect();
+    assert_eq!(ids.len(), met.len(), "a row was met twice");
+    let known = model.events.len() as u64;
+    met.retain(|row| row.id <= known);
+    assert_eq!(met, expected);
+}
+
+fn walk_transactions(
+    store: &Store,
+    model: &Model,
+    direction: Direction,
+    contract: Option<&ContractId>,
+) {
+    let mut query = TransactionQuery {
+        ledgers: None,
+        contracts: contract.copied().into_iter().collect(),
+        page: Page { direction, cursor: None, offset: 0, limit: 23 },
+    };
+    let whole = Page { limit: usize::MAX, ..query.page };
+    let expected = model.transactions(&TransactionQuery { page: whole, ..query.clone() });
+    let newest = *model.transactions.last_key_value().unwrap().0;
+    let mut met = Vec::new();
+    loop {
+        let rows = ask_transactions(store, &query);
+        let Some(last) = rows.last() else { break };
+        query.page.cursor = store.transaction_position(&TxHash::from(last.tx)).unwrap();
+        met.extend(rows);
+    }
+    let positions: BTreeSet<_> = met.iter().map(|row| row.position).collect();
+    assert_eq!(positions.len(), met.len(), "a row was met twice");
+    met.retain(|row| row.position <= newest);
+    assert_eq!(met, expected);
+}
+
+/// The keys and records read for a page depend on the page, not on how much is stored.
+#[test]
+fn work_is_proportional_to_the_page() {
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let universe = Universe::random(&mut rng);
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), Some(&network())).unwrap();
+    let mut previous = [0; 32];
+    for sequence in 10..1500 {
+        let ledger = universe.ledger(&mut rng, sequence, previous);
+        previous = ledger.hash;
+        store.commit(ledger.prepare(&everything()), Durability::Deferred).unwrap();
+    }
+    let limit = 100;
+    for contract in &universe.contracts {
+        for direction in [Direction::NewestFirst, Direction::OldestFirst] {
+            let query = EventQuery {
+                ledgers: Some(LedgerRange::new(0, 10_000)),
+                contracts: vec![*contract],
+                topics: TopicFilter::default(),
+                page: Page { direction, cursor: None, offset: 0, limit },
+            };
+            let mut rows = 0;
+            let cost = store.events(&query, |_| rows += 1).unwrap();
+            assert_eq!(rows, limit);
+            // A twin of the contract's tag may double it.
+            assert!(cost.index_rows <= 3 * limit as u64, "{cost:?}");
+            assert!(cost.records <= 3 * limit as u64, "{cost:?}");
+        }
+    }
+}
+
+#[test]
+fn broken_links_and_conflicts_are_refused_on_either_side() {
+    let mut rng = ChaCha8Rng::seed_from_u64(2);
+    let universe = Universe::random(&mut rng);
+    let options = everything();
+    let first = universe.ledger(&mut rng, 10, [0; 32]);
+    let second = universe.ledger(&mut rng, 11, first.hash);
+    let third = universe.ledger(&mut rng, 12, second.hash);
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), Some(&network())).unwrap();
+    store.commit(first.prepare(&options), Durability::Synced).unwrap();
+    store.commit(third.prepare(&options), Durability::Synced).unwrap();
+    let before = store.status();
+    assert_eq!(before.ranges, [LedgerRange::new(10, 10), LedgerRange::new(12, 12)]);
+
+    let commit = |ledger: &Ledger| store.commit(ledger.prepare(&options), Durability::Synced);
+    let stranger = Ledger { previous_hash: [9; 32], ..second.clone() };
+    assert!(matches!(
+        commit(&stranger),
+        Err(StoreError::BrokenLink { sequence: LedgerSeq(11), .. })
+    ));
+    let stranger = Ledger { hash: [9; 32], ..second.clone() };
+    assert!(matches!(
+        commit(&stranger),
+        Err(StoreError::BrokenLink { sequence: LedgerSeq(12), .. })
+    ));
+    let stranger = Ledger { hash: [9; 32], ..first.clone() };
+    assert!(matches!(commit(&stranger), Err(StoreError::Conflict { sequence: LedgerSeq(10), .. })));
+    assert_eq!(store.status(), before, "a refused ledger changes nothing");
+
+    commit(&second).unwrap();
+    assert_eq!(store.status().ranges, [LedgerRange::new(10, 12)]);
+}
+
+#[test]
+fn a_directory_belongs_to_one_process_and_one_network() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(matches!(Store::open(directory.path(), None), Err(StoreError::Empty(_))));
+    let store = Store::open(directory.path(), Some(&network())).unwrap();
+    let again = Store::open(directory.path(), Some(&network()));
+    assert!(matches!(again, Err(StoreError::InUse(_))));
+    drop(store);
+    let other = Network::from_passphrase("another");
+    let error = Store::open(directory.path(), Some(&other)).unwrap_err();
+    assert!(matches!(error, StoreError::OtherNetwork { .. }));
+    assert!(error.to_string().contains("\"another\""), "{error}");
+    assert_eq!(Store::open(directory.path(), None).unwrap().network(), &network());
+}
