@@ -93,7 +93,7 @@ pub struct Retention {
 pub struct Source {
     /// What kind of source.
     pub kind: SourceKind,
-    /// Directory of a lake, or path of files; empty for kinds without one.
+    /// Directory of the lake; empty for kinds without one.
     pub path: PathBuf,
     /// First ledger for an empty data directory; 0 for the oldest that the source has.
     pub start_ledger: u32,
@@ -170,7 +170,7 @@ fn expectation(key: &str) -> &'static str {
         "retention.events" | "retention.transactions" => {
             "a number of ledgers from 0 (keep all) to 4294967295"
         }
-        "source.kind" => "none, sandbox, lake or files",
+        "source.kind" => "none, sandbox or lake",
         "source.path" => "a path, such as \"/srv/lake\"",
         "source.start_ledger" => "a ledger from 0 (the oldest of the source) to 4294967295",
         "auth.default_plan" => "dev, builder, pro or protocol",
@@ -240,12 +240,11 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
     let no_path = config.source.path == Path::new("");
     let contradiction = |text: String| Err(ConfigError::Contradiction(text));
     match config.source.kind {
-        SourceKind::Lake | SourceKind::Files if no_path => contradiction(format!(
-            "source.kind is {}, so source.path must say where the ledgers lie",
-            config.source.kind
-        )),
+        SourceKind::Lake if no_path => contradiction(
+            "source.kind is lake, so source.path must say in which directory it lies".to_owned(),
+        ),
         SourceKind::None | SourceKind::Sandbox if !no_path => contradiction(format!(
-            "source.path is set, but source.kind is {}: give lake or files, or remove the path",
+            "source.path is set, but source.kind is {}: give lake, or remove the path",
             config.source.kind
         )),
         _ => Ok(()),

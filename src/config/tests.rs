@@ -123,7 +123,7 @@ fn wrong_values_say_where_what_and_what_is_allowed() {
         ),
         ("[log]\nlevel = 'info'\nlevel = 'warn'", "line 3"),
         ("[log", "line 1"),
-        ("[source]\nkind = 'lake'", "source.path must say where"),
+        ("[source]\nkind = 'lake'", "source.path must say in which directory"),
         ("[source]\npath = '/srv'", "source.kind is none"),
         ("[http]\nconnections = 0", "http.connections cannot be 0"),
     ] {

@@ -57,8 +57,6 @@ pub enum SourceKind {
     Sandbox,
     /// A ledger lake in a local directory.
     Lake,
-    /// Ledger files and directories, once.
-    Files,
 }
 
 impl fmt::Display for SourceKind {
@@ -67,7 +65,6 @@ impl fmt::Display for SourceKind {
             Self::None => "none",
             Self::Sandbox => "sandbox",
             Self::Lake => "lake",
-            Self::Files => "files",
         })
     }
 }
