@@ -2,9 +2,43 @@
 //!
 //! Two implementations give the same answer: [`decode`] walks the bytes and borrows from them,
 //! [`full`] decodes everything with `stellar-xdr`. The differential test compares them.
+//!
+//! The walk goes through the files in this order: [`ledger`] from the first byte to the last, with
+//! [`envelope`] for the transaction set and [`meta`] and [`events`] for what happened; [`xdr`] passes
+//! over everything else; [`matching`] and [`contracts`] make the view of what was found.
 
+mod contracts;
+mod envelope;
+mod error;
+mod events;
+pub mod full;
+mod ledger;
+mod matching;
+mod meta;
 mod view;
+mod xdr;
 
+use crate::domain::NetworkId;
+
+pub use error::DecodeError;
 pub use view::{
     EventType, EventView, HeaderView, LedgerView, MuxedAccountView, Placement, TransactionView,
 };
+pub use xdr::XdrError;
+
+/// The newest protocol whose ledgers this version is made for: that of `stellar-xdr`'s definitions.
+/// A newer ledger that still decodes is not refused, but is worth a warning to upgrade.
+pub const MAX_PROTOCOL: u32 = 30;
+
+/// Finds everything that consumers ask for in the bytes of one `LedgerCloseMeta`.
+///
+/// # Errors
+///
+/// When the bytes are not exactly one `LedgerCloseMeta`, or when its envelopes and results do not
+/// belong together on this network.
+pub fn decode<'a>(raw: &'a [u8], network: &NetworkId) -> Result<LedgerView<'a>, DecodeError> {
+    let mut cursor = xdr::Cursor::new(raw);
+    let walked = ledger::close_meta(&mut cursor, network)
+        .map_err(|reason| DecodeError::undecodable(raw, reason, cursor.position()))?;
+    matching::ledger_view(raw, walked, network)
+}

@@ -1,6 +1,9 @@
 //! What a decoded ledger looks like to its consumers. Knows nothing of how it was read.
 
+use std::fmt;
 use std::ops::Range;
+
+use stellar_strkey::ed25519;
 
 use crate::domain::{ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
 
@@ -130,6 +133,17 @@ pub enum EventType {
     Contract,
 }
 
+impl fmt::Display for MuxedAccountView<'_> {
+    /// As a strkey (SEP-23): `G…`, or `M…` when muxed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ed25519 = *self.ed25519;
+        match self.id {
+            None => f.write_str(&ed25519::PublicKey(ed25519).to_string()),
+            Some(id) => f.write_str(&ed25519::MuxedAccount { ed25519, id }.to_string()),
+        }
+    }
+}
+
 impl<'a> LedgerView<'a> {
     /// Topics of `event`, in order.
     pub fn topics(&self, event: &EventView<'a>) -> &[&'a [u8]] {
@@ -137,17 +151,19 @@ impl<'a> LedgerView<'a> {
     }
 }
 
-impl std::fmt::Display for MuxedAccountView<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.id {
-            None => {
-                f.write_str(stellar_strkey::ed25519::PublicKey(*self.ed25519).to_string().as_str())
-            }
-            Some(id) => f.write_str(
-                stellar_strkey::ed25519::MuxedAccount { ed25519: *self.ed25519, id }
-                    .to_string()
-                    .as_str(),
-            ),
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_accounts_as_strkeys() {
+        // The example of SEP-23.
+        let key = "GA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJVSGZ";
+        let ed25519 = &ed25519::PublicKey::from_string(key).unwrap().0;
+        assert_eq!(MuxedAccountView { ed25519, id: None }.to_string(), key);
+        assert_eq!(
+            MuxedAccountView { ed25519, id: Some(1 << 63) }.to_string(),
+            "MA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJVAAAAAAAAAAAAAJLK"
+        );
     }
 }

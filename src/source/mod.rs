@@ -4,7 +4,9 @@
 pub mod files;
 pub mod follow;
 pub mod lake;
+pub mod paced;
 pub mod records;
+pub mod verify;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,0 +1,171 @@
+//! Walks a `LedgerCloseMeta` from its first byte to its last. Knows where its parts lie; leaves
+//! it to [`matching`](super::matching) to bring them together.
+
+use crate::domain::{Hash32, LedgerSeq, NetworkId, TxHash};
+
+use super::HeaderView;
+use super::envelope::{Envelope, generalized_transaction_set, transaction_set};
+use super::events::Events;
+use super::meta::{WalkedMeta, transaction_meta};
+use super::xdr::{self, Cursor, Depth, Xdr, XdrError, each};
+
+/// A ledger whose parts are found but not yet brought together.
+pub struct WalkedLedger<'a> {
+    pub version: u32,
+    pub header: HeaderView<'a>,
+    /// In the order of the transaction set.
+    pub envelopes: Vec<Envelope<'a>>,
+    /// In apply order.
+    pub results: Vec<AppliedTransaction<'a>>,
+    pub events: Events<'a>,
+}
+
+/// What a ledger says about a transaction beside its envelope.
+pub struct AppliedTransaction<'a> {
+    pub hash: TxHash,
+    /// The inner hash that the result of a fee bump names. Absent when the inner transaction was
+    /// not tried.
+    pub inner_hash: Option<TxHash>,
+    pub successful: bool,
+    pub fee_charged: i64,
+    /// XDR `TransactionResult`.
+    pub result: &'a [u8],
+    /// XDR `TransactionMeta`.
+    pub meta: &'a [u8],
+    pub found: WalkedMeta,
+}
+
+/// Walks all of `LedgerCloseMeta`.
+pub fn close_meta<'a>(
+    cursor: &mut Cursor<'a>,
+    network: &NetworkId,
+) -> Result<WalkedLedger<'a>, XdrError> {
+    let (version, header, depth) = close_meta_header(cursor)?;
+    let envelopes = match version {
+        0 => transaction_set(cursor, depth, network)?,
+        _ => generalized_transaction_set(cursor, depth, network)?,
+    };
+    let mut events = Events::new(header.sequence);
+    let mut results = Vec::with_capacity(envelopes.len());
+    each(cursor, depth, |cursor, depth| {
+        results.push(transaction_result_meta(cursor, depth, version, results.len(), &mut events)?);
+        Ok(())
+    })?;
+    xdr::VarArray::<xdr::UpgradeEntryMeta>::skip(cursor, depth)?;
+    xdr::VarArray::<xdr::ScpHistoryEntry>::skip(cursor, depth)?;
+    if version >= 1 {
+        // Size of the live contract state, then keys that were evicted.
+        xdr::Uint64::skip(cursor, depth)?;
+        xdr::VarArray::<xdr::LedgerKey>::skip(cursor, depth)?;
+    }
+    if version == 1 {
+        xdr::VarArray::<xdr::LedgerEntry>::skip(cursor, depth)?;
+    }
+    cursor.finish()?;
+    Ok(WalkedLedger { version, header, envelopes, results, events })
+}
+
+/// Walks up to the end of the header; also says how deep what follows may nest.
+pub fn close_meta_header<'a>(
+    cursor: &mut Cursor<'a>,
+) -> Result<(u32, HeaderView<'a>, Depth), XdrError> {
+    let depth = Depth::LIMIT.enter()?;
+    let version = cursor.u32()?;
+    if version > 2 {
+        return Err(XdrError::UnknownValue);
+    }
+    // LedgerCloseMetaV0, V1 or V2
+    let depth = depth.enter()?;
+    if version >= 1 {
+        xdr::LedgerCloseMetaExt::skip(cursor, depth)?;
+    }
+    Ok((version, ledger_header(cursor, depth)?, depth))
+}
+
+/// `LedgerHeaderHistoryEntry`
+fn ledger_header<'a>(cursor: &mut Cursor<'a>, depth: Depth) -> Result<HeaderView<'a>, XdrError> {
+    let depth = depth.enter()?;
+    let hash = Hash32(*cursor.array()?);
+    let start = *cursor;
+    let protocol = cursor.u32()?;
+    let previous_hash = Hash32(*cursor.array()?);
+    // scpValue
+    xdr::Hash::skip(cursor, depth)?;
+    let close_time = cursor.u64()?;
+    xdr::VarArray::<xdr::UpgradeType, 6>::skip(cursor, depth)?;
+    xdr::StellarValueExt::skip(cursor, depth)?;
+    // txSetResultHash, bucketListHash
+    xdr::Array::<xdr::Hash, 2>::skip(cursor, depth)?;
+    let sequence = LedgerSeq(cursor.u32()?);
+    xdr::LedgerHeaderTail::skip(cursor, depth)?;
+    let xdr = start.up_to(cursor);
+    xdr::ExtensionPoint::skip(cursor, depth)?;
+    Ok(HeaderView { xdr, hash, previous_hash, sequence, protocol, close_time })
+}
+
+/// `TransactionResultMeta`, or `TransactionResultMetaV1` in version 2
+fn transaction_result_meta<'a>(
+    cursor: &mut Cursor<'a>,
+    depth: Depth,
+    version: u32,
+    index: usize,
+    events: &mut Events<'a>,
+) -> Result<AppliedTransaction<'a>, XdrError> {
+    let depth = depth.enter()?;
+    if version == 2 {
+        xdr::ExtensionPoint::skip(cursor, depth)?;
+    }
+    // result: TransactionResultPair
+    let hash = Hash32(*cursor.array()?);
+    let start = *cursor;
+    let outcome = transaction_result(cursor, depth.enter()?)?;
+    let result = start.up_to(cursor);
+    // feeProcessing
+    xdr::LedgerEntryChanges::skip(cursor, depth)?;
+    let start = *cursor;
+    let found = transaction_meta(cursor, depth, index, events)?;
+    let meta = start.up_to(cursor);
+    if version == 2 {
+        // postTxApplyFeeProcessing
+        xdr::LedgerEntryChanges::skip(cursor, depth)?;
+    }
+    Ok(AppliedTransaction {
+        hash,
+        inner_hash: outcome.inner_hash,
+        successful: outcome.successful,
+        fee_charged: outcome.fee_charged,
+        result,
+        meta,
+        found,
+    })
+}
+
+struct Outcome {
+    fee_charged: i64,
+    successful: bool,
+    inner_hash: Option<TxHash>,
+}
+
+/// `TransactionResult`
+fn transaction_result(cursor: &mut Cursor<'_>, depth: Depth) -> Result<Outcome, XdrError> {
+    use xdr::TransactionResultCode as Code;
+
+    let depth = depth.enter()?;
+    let fee_charged = cursor.i64()?;
+    let mut inner_hash = None;
+    let arms = depth.enter()?;
+    let code = Code::read(cursor, arms)?;
+    match code {
+        Code::FEE_BUMP_INNER_SUCCESS | Code::FEE_BUMP_INNER_FAILED => {
+            inner_hash = Some(Hash32(*cursor.array()?));
+            xdr::InnerTransactionResult::skip(cursor, arms.enter()?)?;
+        }
+        Code::SUCCESS | Code::FAILED => {
+            xdr::VarArray::<xdr::OperationResult>::skip(cursor, arms)?;
+        }
+        _ => {}
+    }
+    xdr::ExtensionPoint::skip(cursor, depth)?;
+    let successful = matches!(code, Code::SUCCESS | Code::FEE_BUMP_INNER_SUCCESS);
+    Ok(Outcome { fee_charged, successful, inner_hash })
+}

@@ -1,0 +1,137 @@
+//! Brings together what a ledger keeps apart: envelopes and results by hash, events in their
+//! canonical order. Refuses a ledger whose parts do not belong together.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use crate::domain::{ContractId, NetworkId, RpcEventId, TxHash};
+
+use super::contracts::touched_contracts;
+use super::envelope::{Envelope, SorobanParts};
+use super::error::DecodeError;
+use super::events::Events;
+use super::ledger::{AppliedTransaction, WalkedLedger};
+use super::meta::application_order;
+use super::{EventView, LedgerView, TransactionView};
+
+/// The view of a walked ledger.
+pub fn ledger_view<'a>(
+    raw: &'a [u8],
+    walked: WalkedLedger<'a>,
+    network: &NetworkId,
+) -> Result<LedgerView<'a>, DecodeError> {
+    let WalkedLedger { version, header, envelopes, results, events } = walked;
+    let ledger = header.sequence;
+    if envelopes.len() != results.len() {
+        let (envelopes, results) = (envelopes.len(), results.len());
+        return Err(DecodeError::CountMismatch { ledger, envelopes, results });
+    }
+    check_numbering(&results, &events)?;
+    let envelopes = match_envelopes(envelopes, &results, &events)?;
+    let moved_by = events.before.len();
+    let mut transactions = Vec::with_capacity(results.len());
+    for (index, (applied, envelope)) in results.into_iter().zip(envelopes).enumerate() {
+        let operation_events = applied.found.operation_events.clone();
+        let contracts = match &envelope.soroban {
+            Some(soroban) => {
+                let emitted = &events.of_transactions[operation_events.clone()];
+                contracts_of(raw, soroban, emitted, network)?
+            }
+            None => Vec::new(),
+        };
+        transactions.push(TransactionView {
+            application_order: application_order(index),
+            hash: applied.hash,
+            inner_hash: envelope.inner_hash,
+            successful: applied.successful,
+            smart_contract: envelope.soroban.is_some(),
+            source_account: envelope.source_account,
+            fee_account: envelope.fee_account,
+            fee_charged: applied.fee_charged,
+            envelope: envelope.xdr,
+            result: applied.result,
+            meta: applied.meta,
+            contracts,
+            operation_events: operation_events.start + moved_by..operation_events.end + moved_by,
+        });
+    }
+    let Events { before, of_transactions, after, topics, .. } = events;
+    let mut events = before;
+    events.reserve_exact(of_transactions.len() + after.len());
+    events.extend(of_transactions);
+    events.extend(after);
+    Ok(LedgerView { raw, version, header, transactions, events, topics })
+}
+
+/// Refuses a ledger whose events cannot all have an id of their own.
+fn check_numbering(
+    results: &[AppliedTransaction<'_>],
+    events: &Events<'_>,
+) -> Result<(), DecodeError> {
+    let most_transactions = RpcEventId::AFTER_ALL_TRANSACTIONS as usize - 1;
+    if results.len() > most_transactions {
+        return Err(DecodeError::TooManyTransactions {
+            ledger: events.ledger,
+            count: results.len(),
+        });
+    }
+    match results.iter().find(|applied| applied.found.operations > RpcEventId::AFTER_TRANSACTION) {
+        Some(applied) => Err(DecodeError::TooManyOperations {
+            ledger: events.ledger,
+            transaction: applied.hash,
+            count: applied.found.operations as usize,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The envelopes in the order of the results, of which there are as many.
+fn match_envelopes<'a>(
+    envelopes: Vec<Envelope<'a>>,
+    results: &[AppliedTransaction<'a>],
+    events: &Events<'a>,
+) -> Result<Vec<Envelope<'a>>, DecodeError> {
+    let ledger = events.ledger;
+    let count = envelopes.len();
+    let mut by_hash: HashMap<TxHash, Option<Envelope<'a>>> = HashMap::with_capacity(count);
+    for envelope in envelopes {
+        match by_hash.entry(envelope.hash) {
+            Entry::Vacant(slot) => slot.insert(Some(envelope)),
+            Entry::Occupied(slot) => {
+                return Err(DecodeError::RepeatedEnvelope { ledger, transaction: *slot.key() });
+            }
+        };
+    }
+    if count > 0 && !results.iter().any(|applied| by_hash.contains_key(&applied.hash)) {
+        return Err(DecodeError::NoEnvelopeMatches { ledger, envelopes: count });
+    }
+    let mut matched = Vec::with_capacity(count);
+    for applied in results {
+        let transaction = applied.hash;
+        let envelope = by_hash
+            .get_mut(&transaction)
+            .ok_or(DecodeError::ResultWithoutEnvelope { ledger, transaction })?
+            .take()
+            .ok_or(DecodeError::RepeatedResult { ledger, transaction })?;
+        if applied.inner_hash.is_some() && applied.inner_hash != envelope.inner_hash {
+            return Err(DecodeError::InnerHashMismatch { ledger, transaction });
+        }
+        matched.push(envelope);
+    }
+    Ok(matched)
+}
+
+/// Contracts that a smart-contract transaction touches, sorted, without repeats.
+fn contracts_of(
+    raw: &[u8],
+    soroban: &SorobanParts<'_>,
+    events: &[EventView<'_>],
+    network: &NetworkId,
+) -> Result<Vec<ContractId>, DecodeError> {
+    let mut contracts = touched_contracts(soroban, network)
+        .map_err(|reason| DecodeError::undecodable(raw, reason, 0))?;
+    contracts.extend(events.iter().filter_map(|event| event.contract).map(|id| ContractId(*id)));
+    contracts.sort_unstable();
+    contracts.dedup();
+    Ok(contracts)
+}

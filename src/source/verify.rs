@@ -1,0 +1,200 @@
+//! Checks that ledgers form one chain on one network. Proves that they fit together, not that they
+//! are authentic: a forged chain is only found by comparing with another source.
+
+use sha2::{Digest, Sha256};
+
+use crate::decode::{HeaderView, LedgerView};
+use crate::domain::{Hash32, LedgerHash, LedgerSeq};
+
+/// A ledger's place in the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// Sequence number.
+    pub sequence: LedgerSeq,
+    /// Hash of its header.
+    pub hash: LedgerHash,
+    /// Hash of the header before.
+    pub previous_hash: LedgerHash,
+}
+
+impl From<&HeaderView<'_>> for Link {
+    fn from(header: &HeaderView<'_>) -> Self {
+        let HeaderView { sequence, hash, previous_hash, .. } = *header;
+        Self { sequence, hash, previous_hash }
+    }
+}
+
+/// Why a ledger does not belong to the chain. Ingestion stops at such a ledger.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VerifyError {
+    /// The header is not what its hash says.
+    #[error(
+        "the header of ledger {ledger} hashes to {computed}, but the source claims {claimed}: the \
+         data is damaged, compare with another source"
+    )]
+    HeaderHash {
+        /// The ledger.
+        ledger: LedgerSeq,
+        /// Hash that came with the header.
+        claimed: LedgerHash,
+        /// Hash of the header.
+        computed: LedgerHash,
+    },
+    /// A ledger is missing before this one, or it comes too late.
+    #[error(
+        "the source delivered ledger {delivered} where ledger {expected} was due: the source has \
+         a gap or is out of order, fill it from another source"
+    )]
+    NotNext {
+        /// The sequence number after that of the ledger before.
+        expected: LedgerSeq,
+        /// The one that came.
+        delivered: LedgerSeq,
+    },
+    /// The ledger before is another one.
+    #[error(
+        "ledger {ledger} links to {links_to} as the ledger before, but ledger {previous} has hash \
+         {previous_hash}: the network was reset or the source is wrong; after a reset, start with \
+         an empty data directory"
+    )]
+    BrokenLink {
+        /// The ledger.
+        ledger: LedgerSeq,
+        /// What it says the hash before is.
+        links_to: LedgerHash,
+        /// The ledger before.
+        previous: LedgerSeq,
+        /// What the hash before is.
+        previous_hash: LedgerHash,
+    },
+    /// Another ledger of the same number is stored.
+    #[error(
+        "the source delivered ledger {ledger} with hash {delivered}, but the stored one has hash \
+         {stored}: the network was reset or the source is wrong; after a reset, start with an \
+         empty data directory"
+    )]
+    Conflict {
+        /// The ledger.
+        ledger: LedgerSeq,
+        /// Hash of the stored ledger.
+        stored: LedgerHash,
+        /// Hash of the delivered one.
+        delivered: LedgerHash,
+    },
+}
+
+/// Checks that the hash that came with a header is its hash.
+///
+/// # Errors
+///
+/// [`VerifyError::HeaderHash`]
+pub fn verify_header(header: &HeaderView<'_>) -> Result<(), VerifyError> {
+    let computed = Hash32(Sha256::digest(header.xdr).into());
+    if computed == header.hash {
+        return Ok(());
+    }
+    Err(VerifyError::HeaderHash { ledger: header.sequence, claimed: header.hash, computed })
+}
+
+/// Checks that `next` follows `previous`: its number is one higher, and it links to it.
+///
+/// # Errors
+///
+/// [`VerifyError::NotNext`] or [`VerifyError::BrokenLink`]
+pub fn verify_link(previous: &Link, next: &Link) -> Result<(), VerifyError> {
+    if previous.sequence.next() != Some(next.sequence) {
+        return Err(VerifyError::NotNext {
+            expected: LedgerSeq(previous.sequence.0.saturating_add(1)),
+            delivered: next.sequence,
+        });
+    }
+    if next.previous_hash == previous.hash {
+        return Ok(());
+    }
+    Err(VerifyError::BrokenLink {
+        ledger: next.sequence,
+        links_to: next.previous_hash,
+        previous: previous.sequence,
+        previous_hash: previous.hash,
+    })
+}
+
+/// Checks that a ledger that is delivered again is the one that is stored under its number.
+///
+/// # Errors
+///
+/// [`VerifyError::Conflict`]
+pub fn verify_repeat(stored: LedgerHash, delivered: &Link) -> Result<(), VerifyError> {
+    if stored == delivered.hash {
+        return Ok(());
+    }
+    Err(VerifyError::Conflict { ledger: delivered.sequence, stored, delivered: delivered.hash })
+}
+
+/// Whether this ledger proves that it is of the network that it was decoded for: the hash of every
+/// transaction is bound to the network, and decoding found them all. An empty ledger proves nothing.
+pub fn proves_network(ledger: &LedgerView<'_>) -> bool {
+    !ledger.transactions.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(sequence: u32, hash: u8, previous_hash: u8) -> Link {
+        Link {
+            sequence: LedgerSeq(sequence),
+            hash: Hash32([hash; 32]),
+            previous_hash: Hash32([previous_hash; 32]),
+        }
+    }
+
+    #[test]
+    fn accepts_a_chain() {
+        assert_eq!(verify_link(&link(4, 0xaa, 0), &link(5, 0xbb, 0xaa)), Ok(()));
+        assert_eq!(verify_repeat(Hash32([0xaa; 32]), &link(4, 0xaa, 0)), Ok(()));
+    }
+
+    #[test]
+    fn refuses_a_gap_and_a_step_back() {
+        for delivered in [3, 4, 6, u32::MAX] {
+            let error = verify_link(&link(4, 0xaa, 0), &link(delivered, 0xbb, 0xaa)).unwrap_err();
+            let expected = LedgerSeq(5);
+            let delivered = LedgerSeq(delivered);
+            assert_eq!(error, VerifyError::NotNext { expected, delivered });
+        }
+        assert!(verify_link(&link(u32::MAX, 0xaa, 0), &link(0, 0xbb, 0xaa)).is_err());
+    }
+
+    #[test]
+    fn names_both_hashes_of_a_broken_link() {
+        let error = verify_link(&link(4, 0xaa, 0), &link(5, 0xbb, 0xcc)).unwrap_err();
+        let (links_to, stored) = ("cc".repeat(32), "aa".repeat(32));
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "ledger 5 links to {links_to} as the ledger before, but ledger 4 has hash {stored}: \
+                 the network was reset or the source is wrong; after a reset, start with an empty \
+                 data directory"
+            )
+        );
+        assert!(verify_repeat(Hash32([0xaa; 32]), &link(4, 0xbb, 0)).is_err());
+    }
+
+    #[test]
+    fn recomputes_the_hash_of_a_header() {
+        let xdr = b"header";
+        let hash = Hash32(Sha256::digest(xdr).into());
+        let mut header = HeaderView {
+            xdr,
+            hash,
+            previous_hash: Hash32::default(),
+            sequence: LedgerSeq(5),
+            protocol: 25,
+            close_time: 0,
+        };
+        assert_eq!(verify_header(&header), Ok(()));
+        header.hash = Hash32::default();
+        assert!(verify_header(&header).is_err());
+    }
+}
