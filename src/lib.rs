@@ -12,8 +12,11 @@ pub mod control;
 pub mod decode;
 pub mod domain;
 pub mod observe;
+pub mod pipeline;
+pub mod service;
 pub mod source;
 pub mod store;
+pub mod verify;
 
 #[cfg(test)]
 pub(crate) mod test_data;

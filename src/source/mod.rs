@@ -6,7 +6,6 @@ pub mod follow;
 pub mod lake;
 pub mod paced;
 pub mod records;
-pub mod verify;
 
 use std::fmt;
 use std::sync::Arc;

@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use super::FormatVersion;
-use crate::domain::{LedgerHash, LedgerSeq, Network};
+use crate::domain::{LedgerSeq, Network};
+use crate::verify::VerifyError;
 
 /// Why the store could not answer or write.
 #[derive(Debug, thiserror::Error)]
@@ -65,28 +66,7 @@ pub enum StoreError {
     /// zstd failed on a raw ledger.
     #[error("a ledger could not be compressed or decompressed: {0}")]
     Compression(io::Error),
-    /// Another ledger of the same sequence is stored.
-    #[error(
-        "ledger {sequence} has hash {given}, but the stored one has {stored}: the network was reset or the source is wrong; use a new data directory for another chain"
-    )]
-    Conflict {
-        /// Its sequence.
-        sequence: LedgerSeq,
-        /// Hash of the stored ledger.
-        stored: LedgerHash,
-        /// Hash of the ledger given.
-        given: LedgerHash,
-    },
-    /// A ledger does not follow the one before it.
-    #[error(
-        "ledger {sequence} follows a ledger with hash {previous_hash}, but the one before it has {stored}: the network was reset or the source is wrong; use a new data directory for another chain"
-    )]
-    BrokenLink {
-        /// The later of the two.
-        sequence: LedgerSeq,
-        /// Which hash it names as the one before.
-        previous_hash: LedgerHash,
-        /// Which hash the one before has.
-        stored: LedgerHash,
-    },
+    /// The ledger does not belong to the chain that is stored.
+    #[error(transparent)]
+    Chain(#[from] VerifyError),
 }

@@ -37,6 +37,7 @@ pub use query::{
 pub use retention::{Pruned, Retention};
 
 use crate::domain::{EventId, LedgerRange, LedgerSeq, Network};
+use crate::verify::{Link, verify_link, verify_repeat};
 use columns::{Family, Key, LedgerKey, RunKey};
 use coverage::{Coverage, Run};
 use database::{Database, corrupt};
@@ -141,26 +142,20 @@ impl Store {
     /// before; where a neighbour is stored, their hashes must link.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when another ledger of this sequence is stored,
-    /// [`StoreError::BrokenLink`] when a neighbour does not link, and what the database says.
+    /// [`StoreError::Chain`] when another ledger of this sequence is stored or a neighbour does not
+    /// link, and what the database says.
     pub fn commit(
         &self,
         ledger: PreparedLedger,
         durability: Durability,
     ) -> Result<Committed, StoreError> {
         let mut writer = self.writer.lock();
+        let link = ledger.link();
         if let Some(stored) = self.ledger(ledger.sequence)? {
-            return if stored.hash == ledger.hash {
-                Ok(Committed::AlreadyStored)
-            } else {
-                Err(StoreError::Conflict {
-                    sequence: ledger.sequence,
-                    stored: stored.hash,
-                    given: ledger.hash,
-                })
-            };
+            verify_repeat(stored.hash, &link)?;
+            return Ok(Committed::AlreadyStored);
         }
-        self.check_links(&ledger)?;
+        self.check_neighbours(&link)?;
         let (change, first_event, newest) = {
             let coverage = self.coverage.read();
             let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
@@ -202,29 +197,26 @@ impl Store {
         Ok(())
     }
 
-    fn check_links(&self, ledger: &PreparedLedger) -> Result<(), StoreError> {
-        let sequence = ledger.sequence;
-        if let Some(previous) = sequence.previous()
-            && let Some(row) = self.ledger(previous)?
-            && row.hash != ledger.previous_hash
-        {
-            return Err(StoreError::BrokenLink {
-                sequence,
-                previous_hash: ledger.previous_hash,
-                stored: row.hash,
-            });
-        }
-        if let Some(next) = sequence.next()
-            && let Some(row) = self.ledger(next)?
-            && row.previous_hash != ledger.hash
-        {
-            return Err(StoreError::BrokenLink {
-                sequence: next,
-                previous_hash: row.previous_hash,
-                stored: ledger.hash,
-            });
+    fn check_neighbours(&self, link: &Link) -> Result<(), StoreError> {
+        for (first, second) in [
+            (link.sequence.previous(), Some(link.sequence)),
+            (Some(link.sequence), link.sequence.next()),
+        ] {
+            let (Some(first), Some(second)) = (first, second) else { continue };
+            let side = |sequence: LedgerSeq| -> Result<Option<Link>, StoreError> {
+                if sequence == link.sequence { Ok(Some(*link)) } else { self.link(sequence) }
+            };
+            if let (Some(first), Some(second)) = (side(first)?, side(second)?) {
+                verify_link(&first, &second)?;
+            }
         }
         Ok(())
+    }
+
+    /// A stored ledger's place in the chain.
+    fn link(&self, sequence: LedgerSeq) -> Result<Option<Link>, StoreError> {
+        let row = self.ledger(sequence)?;
+        Ok(row.map(|row| Link { sequence, hash: row.hash, previous_hash: row.previous_hash }))
     }
 
     /// What is kept of a ledger for good, if it is stored.

@@ -12,6 +12,7 @@ use super::positions::{EVENTS_PER_BLOCK, Positions};
 use super::transaction_record;
 use crate::decode::{EventView, LedgerView, Placement, TransactionView};
 use crate::domain::{ContractId, LedgerHash, LedgerSeq, TxHash};
+use crate::verify::Link;
 
 /// Level of the compression of raw ledgers: beyond it zstd takes twice the time for 7 % less.
 const RAW_LEDGER_LEVEL: i32 = 3;
@@ -145,6 +146,12 @@ impl PreparedLedger {
             transactions,
             hashes,
         })
+    }
+
+    /// Its place in the chain.
+    pub fn link(&self) -> Link {
+        let Self { sequence, hash, previous_hash, .. } = *self;
+        Link { sequence, hash, previous_hash }
     }
 
     /// Its sequence number.

@@ -1,0 +1,220 @@
+//! The main loop: source → decode → verify → prepare → store. Live ledgers, catch-up and imports all
+//! go through [`Pipeline::run`]; only the iterator and the durability differ.
+//!
+//! Ledgers are decoded and prepared ahead on worker threads, and stored one after the other in the
+//! order in which they came.
+
+use std::error::Error;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use parking_lot::Mutex;
+
+use crate::decode::{DecodeError, decode};
+use crate::domain::LedgerSeq;
+use crate::source::{Origin, RawLedger};
+use crate::store::{
+    Committed, Durability, IndexOptions, LedgerCounts, PreparedLedger, Store, StoreError,
+};
+use crate::verify::{VerifyError, verify_header};
+
+/// Ledgers that wait between two steps. More would only take memory: the slowest step decides.
+const LEDGERS_AHEAD: usize = 8;
+
+/// Why ingestion stopped. What was stored before stays stored.
+#[derive(Debug, thiserror::Error)]
+pub enum PipelineError {
+    /// The source failed.
+    #[error("{0}")]
+    Source(#[source] Box<dyn Error + Send + Sync>),
+    /// A ledger is not understood; it is never skipped.
+    #[error("{origin}: {source}")]
+    Decode {
+        /// Where it was read.
+        origin: Origin,
+        /// Why it is not understood.
+        source: DecodeError,
+    },
+    /// A ledger is not what it says.
+    #[error("{origin}: {source}")]
+    Verify {
+        /// Where it was read.
+        origin: Origin,
+        /// What does not fit.
+        source: VerifyError,
+    },
+    /// A ledger does not belong to the stored chain, or could not be stored.
+    #[error("{origin}: {source}")]
+    Store {
+        /// Where it was read.
+        origin: Origin,
+        /// What the store says.
+        source: StoreError,
+    },
+    /// What was stored could not be made durable.
+    #[error(transparent)]
+    Flush(StoreError),
+    /// A thread of the pipeline died.
+    #[error("a worker of the pipeline stopped unexpectedly: see the log")]
+    Worker,
+}
+
+/// A ledger that is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ingested {
+    /// Its sequence number.
+    pub sequence: LedgerSeq,
+    /// Whether it is new.
+    pub committed: Committed,
+    /// What it holds.
+    pub counts: LedgerCounts,
+}
+
+/// Turns raw ledgers into stored ones.
+#[derive(Clone)]
+pub struct Pipeline {
+    store: Arc<Store>,
+    options: Arc<IndexOptions>,
+    observer: Arc<dyn StepObserver>,
+    workers: usize,
+}
+
+/// Learns how long each step of the pipeline took.
+pub trait StepObserver: Send + Sync {
+    /// One step of one ledger is done.
+    fn step(&self, name: &'static str, seconds: f64);
+}
+
+struct Slot {
+    origin: Origin,
+    prepared: Receiver<Result<PreparedLedger, PipelineError>>,
+}
+
+struct Work {
+    ledger: RawLedger,
+    done: SyncSender<Result<PreparedLedger, PipelineError>>,
+}
+
+impl Pipeline {
+    /// A pipeline into a store, with as many workers as there are processors.
+    pub fn new(store: Arc<Store>, options: IndexOptions, observer: Arc<dyn StepObserver>) -> Self {
+        let workers = thread::available_parallelism().map_or(2, usize::from);
+        Self { store, options: Arc::new(options), observer, workers }
+    }
+
+    /// The store that it fills.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Stores ledgers in the order in which they come until the iterator ends, fails, or `stored`
+    /// says to stop. `stored` is called for each ledger once it is stored; with
+    /// [`Durability::Deferred`] all are durable when the call returns.
+    ///
+    /// # Errors
+    /// The first [`PipelineError`]; ledgers before it are stored.
+    pub fn run<E>(
+        &self,
+        ledgers: impl Iterator<Item = Result<RawLedger, E>>,
+        durability: Durability,
+        stored: impl FnMut(&Ingested) -> ControlFlow<()> + Send,
+    ) -> Result<(), PipelineError>
+    where
+        E: Error + Send + Sync + 'static,
+    {
+        let (work_in, work_out) = sync_channel::<Work>(LEDGERS_AHEAD);
+        let (slots_in, slots_out) = sync_channel::<Result<Slot, PipelineError>>(LEDGERS_AHEAD);
+        let work_out = Mutex::new(work_out);
+        let ended = thread::scope(|scope| {
+            let workers: Vec<_> =
+                (0..self.workers).map(|_| scope.spawn(|| self.work(&work_out))).collect();
+            let committer = scope.spawn(|| self.commit_all(slots_out, durability, stored));
+            feed(ledgers, &work_in, &slots_in);
+            drop((work_in, slots_in));
+            let ended = committer.join().unwrap_or(Err(PipelineError::Worker));
+            let all_well =
+                workers.into_iter().fold(true, |well, worker| worker.join().is_ok() && well);
+            if all_well { ended } else { ended.and(Err(PipelineError::Worker)) }
+        });
+        if durability == Durability::Deferred {
+            self.observe("commit", || self.store.flush()).map_err(PipelineError::Flush)?;
+        }
+        ended
+    }
+
+    fn work(&self, queue: &Mutex<Receiver<Work>>) {
+        loop {
+            let next = queue.lock().recv();
+            let Ok(Work { ledger, done }) = next else { return };
+            // Nobody waits any more when storing has stopped.
+            let _ = done.send(self.prepare(&ledger));
+        }
+    }
+
+    /// Everything that can be done for a ledger without knowing the others.
+    fn prepare(&self, ledger: &RawLedger) -> Result<PreparedLedger, PipelineError> {
+        let origin = || ledger.origin.clone();
+        let network = self.store.network().id();
+        let view = self
+            .observe("decode", || decode(&ledger.xdr, network))
+            .map_err(|source| PipelineError::Decode { origin: origin(), source })?;
+        self.observe("verify", || verify_header(&view.header))
+            .map_err(|source| PipelineError::Verify { origin: origin(), source })?;
+        self.observe("prepare", || PreparedLedger::new(&view, &self.options))
+            .map_err(|source| PipelineError::Store { origin: origin(), source })
+    }
+
+    fn commit_all(
+        &self,
+        slots: Receiver<Result<Slot, PipelineError>>,
+        durability: Durability,
+        mut stored: impl FnMut(&Ingested) -> ControlFlow<()>,
+    ) -> Result<(), PipelineError> {
+        for slot in slots {
+            let Slot { origin, prepared } = slot?;
+            let prepared = prepared.recv().map_err(|_| PipelineError::Worker)??;
+            let (sequence, counts) = (prepared.sequence(), *prepared.counts());
+            let committed = self
+                .observe("commit", || self.store.commit(prepared, durability))
+                .map_err(|source| PipelineError::Store { origin, source })?;
+            if stored(&Ingested { sequence, committed, counts }).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn observe<T>(&self, step: &'static str, work: impl FnOnce() -> T) -> T {
+        let start = std::time::Instant::now();
+        let result = work();
+        self.observer.step(step, start.elapsed().as_secs_f64());
+        result
+    }
+}
+
+/// Hands ledgers to the workers, and to the committer the places where they will be ready.
+fn feed<E: Error + Send + Sync + 'static>(
+    ledgers: impl Iterator<Item = Result<RawLedger, E>>,
+    work: &SyncSender<Work>,
+    slots: &SyncSender<Result<Slot, PipelineError>>,
+) {
+    for ledger in ledgers {
+        let ledger = match ledger {
+            Ok(ledger) => ledger,
+            Err(error) => {
+                // The committer reports it after the ledgers before it.
+                let _ = slots.send(Err(PipelineError::Source(Box::new(error))));
+                return;
+            }
+        };
+        let (done, prepared) = sync_channel(1);
+        let slot = Slot { origin: ledger.origin.clone(), prepared };
+        let handed_over = slots.send(Ok(slot)).is_ok() && work.send(Work { ledger, done }).is_ok();
+        if !handed_over {
+            // The committer has stopped and says why.
+            return;
+        }
+    }
+}
