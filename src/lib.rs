@@ -7,6 +7,8 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod api;
+pub mod auth;
 pub mod config;
 pub mod control;
 pub mod decode;
