@@ -3,9 +3,15 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use orrery::auth::AuthError;
 use orrery::config::ConfigError;
 use orrery::control::ControlError;
+use orrery::observe::logs::LogsError;
+use orrery::service::ServiceError;
 use orrery::source::files::FilesError;
+use orrery::source::lake::LakeError;
+use orrery::source::sandbox_network::SandboxNetworkError;
+use orrery::store::StoreError;
 
 /// One sentence and an exit code.
 #[derive(Debug)]
@@ -28,6 +34,11 @@ impl Failure {
     /// Another process has the data directory (`EX_TEMPFAIL` of sysexits.h).
     pub fn in_use(sentence: impl Into<String>) -> Self {
         Self { code: 75, sentence: sentence.into() }
+    }
+
+    /// The same failure, with something to add.
+    pub fn and(self, more: impl fmt::Display) -> Self {
+        Self { sentence: format!("{}; {more}", self.sentence), ..self }
     }
 
     /// Code for the operating system.
@@ -53,4 +64,24 @@ macro_rules! failed {
     };
 }
 
-failed!(ConfigError, ControlError, FilesError, orrery::observe::logs::LogsError);
+failed!(
+    AuthError,
+    ConfigError,
+    ControlError,
+    FilesError,
+    LakeError,
+    LogsError,
+    SandboxNetworkError,
+);
+
+impl From<ServiceError> for Failure {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::Store(StoreError::InUse(_)) => Self::in_use(error.to_string()),
+            ServiceError::Store(StoreError::Empty(_)) => Self::failed(format!(
+                "{error}, for example with --network testnet, or import a lake, whose manifest names it"
+            )),
+            _ => Self::failed(error.to_string()),
+        }
+    }
+}

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use clap::Args;
 use orrery::control::StatusReport;
+use orrery::service::unix_now;
 
 use super::open::{self, Opened};
 use super::{Common, Failure, output};
@@ -25,13 +26,13 @@ impl Status {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let settings = common.settings(Vec::new())?;
         let report = match open::existing(&settings)? {
-            Opened::Here(service) => open::status(&service)?,
+            Opened::Here(ledgers) => ledgers.report(),
             Opened::Running(mut client) => client.status()?,
         };
         if self.json || !output::is_terminal() {
             return output::print_json(&report);
         }
-        output::print(&table(&report, open::unix_now()))
+        output::print(&table(&report, unix_now()))
     }
 }
 

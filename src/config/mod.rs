@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use load::{Layers, Origin, Settings};
-pub use values::{CorsOrigin, KeyAlgorithm, LogFormat, LogLevel, Plan, PublicKeyFile, SourceKind};
+pub use values::{CorsOrigin, LogFormat, LogLevel, PublicKeyFile, SourceKind};
 
+use crate::auth::Plan;
 use crate::domain::{ContractId, LedgerSeq, Network};
 
 const CONNECTIONS: NonZeroU32 = NonZeroU32::new(1024).unwrap();

@@ -76,7 +76,7 @@ fn reads_every_type_from_the_environment() {
     assert_eq!(config.index.contracts[0].to_string(), contract);
     assert_eq!(config.http.listen.port(), 80);
     assert_eq!(config.http.cors_origins[1].as_str(), "http://localhost:3000");
-    assert_eq!(config.auth.public_keys[1].algorithm, KeyAlgorithm::Rs256);
+    assert_eq!(config.auth.public_keys[1].algorithm, crate::auth::PublicKeyAlgorithm::Rs256);
     assert_eq!(config.source.kind, SourceKind::Lake);
     assert_eq!(config.data_dir, Path::new("/var/lib/orrery"));
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::auth::PublicKeyAlgorithm;
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -31,20 +33,6 @@ pub enum LogLevel {
     Debug,
     /// Everything.
     Trace,
-}
-
-/// What a token entitles to, as interface plans go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Plan {
-    /// Test networks only.
-    Dev,
-    /// All networks.
-    Builder,
-    /// All networks and custom programs.
-    Pro,
-    /// As `Pro`, with limits of its own.
-    Protocol,
 }
 
 /// Where ledgers come from while the service runs.
@@ -103,15 +91,6 @@ impl From<CorsOrigin> for String {
     }
 }
 
-/// Signature algorithm that a public key is pinned to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyAlgorithm {
-    /// Ed25519 (RFC 8037).
-    EdDsa,
-    /// RSA with SHA-256 (RFC 7518).
-    Rs256,
-}
-
 /// A public key in a PEM file, pinned to one algorithm: `KID:EdDSA:FILE` or `KID:RS256:FILE`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -119,7 +98,7 @@ pub struct PublicKeyFile {
     /// Value of the `kid` header of tokens that this key verifies.
     pub kid: String,
     /// The only algorithm that tokens of this key may use.
-    pub algorithm: KeyAlgorithm,
+    pub algorithm: PublicKeyAlgorithm,
     /// PEM file.
     pub path: PathBuf,
 }
@@ -131,8 +110,8 @@ impl TryFrom<String> for PublicKeyFile {
         let mut parts = text.splitn(3, ':');
         let (kid, algorithm, path) = (parts.next(), parts.next(), parts.next());
         let algorithm = match algorithm {
-            Some("EdDSA") => KeyAlgorithm::EdDsa,
-            Some("RS256") => KeyAlgorithm::Rs256,
+            Some("EdDSA") => PublicKeyAlgorithm::EdDsa,
+            Some("RS256") => PublicKeyAlgorithm::Rs256,
             _ => return Err(format!("'{text}' names neither EdDSA nor RS256")),
         };
         match (kid, path) {
@@ -147,8 +126,8 @@ impl TryFrom<String> for PublicKeyFile {
 impl From<PublicKeyFile> for String {
     fn from(key: PublicKeyFile) -> Self {
         let algorithm = match key.algorithm {
-            KeyAlgorithm::EdDsa => "EdDSA",
-            KeyAlgorithm::Rs256 => "RS256",
+            PublicKeyAlgorithm::EdDsa => "EdDSA",
+            PublicKeyAlgorithm::Rs256 => "RS256",
         };
         format!("{}:{algorithm}:{}", key.kid, key.path.display())
     }

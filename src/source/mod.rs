@@ -6,6 +6,8 @@ pub mod follow;
 pub mod lake;
 pub mod paced;
 pub mod records;
+pub mod sandbox;
+pub mod sandbox_network;
 
 use std::fmt;
 use std::sync::Arc;
