@@ -1,0 +1,53 @@
+# The two commands of the README are `make demo` and `make test`; both install what is missing first.
+
+# Native libraries take minutes to build, so all checkouts of one user share the results.
+CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/orrery/target
+export CARGO_TARGET_DIR
+
+# rustup puts cargo here, which a shell that was open before does not know yet.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+ORRERY := $(CARGO_TARGET_DIR)/debug/orrery
+# A C++ compiler for RocksDB, libclang for its Rust bindings, curl for the first line of the demo.
+PACKAGES := build-essential libclang-dev ca-certificates curl
+
+.DEFAULT_GOAL := help
+.PHONY: help deps build demo test test-full lint bench
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+deps: ## Install the system packages and the Rust toolchain that are missing (Debian, Ubuntu)
+	@missing=""; \
+	for package in $(PACKAGES); do \
+		dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed || missing="$$missing $$package"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		echo "installing$$missing"; \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
+	fi
+	@command -v cargo >/dev/null || { \
+		echo "installing Rust"; \
+		curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile default --no-modify-path; \
+	}
+
+build: deps ## Build the binary
+	cargo build --locked
+	@echo "built $(ORRERY)"
+
+demo: build ## Build, then run a small network of its own with the API on it
+	@$(ORRERY) demo
+
+test: deps ## Run every test, long suites at their small size
+	cargo test --locked
+
+test-full: deps ## Run every test, long suites at their full size (takes hours)
+	ORRERY_TEST_SIZE=full cargo test --locked
+
+lint: deps ## Check formatting and lints
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+
+bench: deps ## Measure against the baselines in benches/ (release build; takes a while)
+	cargo bench --locked --bench ratios

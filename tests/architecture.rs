@@ -1,0 +1,192 @@
+//! The rules of ARCHITECTURE.md, read off the sources: who may name whom, and which libraries stay
+//! behind one door.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Modules and the modules that each may name. Data flows one way; nothing here goes back.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("domain", &[]),
+    ("decode", &["domain"]),
+    ("verify", &["decode", "domain"]),
+    ("store", &["decode", "domain", "verify"]),
+    ("observe", &["domain"]),
+    ("auth", &["domain"]),
+    ("source", &["decode", "domain", "observe", "verify"]),
+    ("pipeline", &["decode", "domain", "source", "store", "verify"]),
+    ("config", &["domain"]),
+    ("control", &["domain", "source"]),
+    ("api", &["auth", "decode", "domain", "observe", "store"]),
+];
+
+/// Libraries, and the only modules that may name them.
+const ONE_DOOR: &[(&str, &[&str])] = &[
+    ("rocksdb", &["store"]),
+    ("warp", &["api"]),
+    ("jsonwebtoken", &["auth"]),
+    ("governor", &["api"]),
+    ("soroban_env_host", &["source"]),
+    ("prometheus", &["observe"]),
+    ("clap", &["cli", "main"]),
+    ("indicatif", &["cli"]),
+    ("anyhow", &["cli", "main"]),
+];
+
+/// What a module without input and output may not name.
+const INPUT_AND_OUTPUT: &[&str] =
+    &["std::fs", "std::net", "std::process", "std::io", "tokio", "reqwest"];
+const PURE: &[&str] = &["domain", "decode", "verify"];
+
+/// A file may grow to this before it has to be split.
+const MOST_LINES: usize = 600;
+
+struct Source {
+    module: String,
+    path: PathBuf,
+    /// Without comments and without test modules.
+    code: String,
+    lines: usize,
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    let mut directories = vec![root.clone()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(read(&root, path));
+            }
+        }
+    }
+    assert!(found.len() > 20, "the sources are where they are expected");
+    found
+}
+
+fn read(root: &Path, path: PathBuf) -> Source {
+    let text = fs::read_to_string(&path).unwrap();
+    let first = path.strip_prefix(root).unwrap().components().next().unwrap();
+    let module = first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned();
+    let is_tests = path.file_stem().is_some_and(|stem| stem == "tests");
+    let shipped = if is_tests { "" } else { text.split("#[cfg(test)]").next().unwrap() };
+    let code =
+        shipped.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n");
+    Source { module, lines: text.lines().count(), code, path }
+}
+
+/// Modules of this crate that a source names, as `crate::x` or in a list `crate::{x::…, y::…}`.
+fn named_modules(code: &str) -> BTreeSet<String> {
+    let word = |text: &str| -> String {
+        text.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect()
+    };
+    let mut named = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            None => drop(named.insert(word(rest))),
+            Some(list) => {
+                let mut depth = 0;
+                let mut start = true;
+                for (i, c) in list.char_indices() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => start = true,
+                        c if start && c.is_alphabetic() => {
+                            named.insert(word(&list[i..]));
+                            start = false;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    named.remove("");
+    named
+}
+
+#[test]
+fn modules_name_only_what_they_may() {
+    let rules: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
+    let free = ["main", "lib", "cli"];
+    let mut offences = Vec::new();
+    for source in sources() {
+        if free.contains(&source.module.as_str()) {
+            continue;
+        }
+        let Some(allowed) = rules.get(source.module.as_str()) else {
+            panic!("{}: say in MAY_USE what '{}' may name", source.path.display(), source.module);
+        };
+        for named in named_modules(&source.code) {
+            if named != source.module && !allowed.contains(&named.as_str()) {
+                offences.push(format!("{} names {named}", source.path.display()));
+            }
+        }
+    }
+    assert!(offences.is_empty(), "{offences:#?}");
+}
+
+#[test]
+fn the_rules_have_no_cycle() {
+    let mut settled: BTreeSet<&str> = BTreeSet::new();
+    for (module, allowed) in MAY_USE {
+        settled.insert(module);
+        for other in *allowed {
+            let reaches_back =
+                MAY_USE.iter().any(|(name, uses)| name == other && uses.contains(module));
+            assert!(!reaches_back, "{module} and {other} may name each other");
+        }
+    }
+    assert_eq!(settled.len(), MAY_USE.len());
+}
+
+#[test]
+fn libraries_stay_behind_their_door() {
+    for source in sources() {
+        for (library, doors) in ONE_DOOR {
+            let named = source.code.contains(&format!("{library}::"));
+            assert!(
+                !named || doors.contains(&source.module.as_str()),
+                "{} names {library}, which only {doors:?} may",
+                source.path.display()
+            );
+        }
+        let unsafe_code = source.code.contains("unsafe ") || source.code.contains("allow(unsafe");
+        assert!(!unsafe_code, "{} holds unsafe code", source.path.display());
+    }
+}
+
+#[test]
+fn pure_modules_do_no_input_or_output() {
+    for source in sources().iter().filter(|s| PURE.contains(&s.module.as_str())) {
+        for name in INPUT_AND_OUTPUT {
+            assert!(!source.code.contains(name), "{} names {name}", source.path.display());
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_knows_and_stays_short() {
+    for source in sources() {
+        let text = fs::read_to_string(&source.path).unwrap();
+        let path = source.path.display();
+        assert!(source.lines <= MOST_LINES, "{path} has {} lines: split it", source.lines);
+        let is_tests = source.path.file_stem().is_some_and(|stem| stem == "tests");
+        assert!(
+            is_tests || text.starts_with("//!") || source.module == "domain",
+            "{path} begins without a //! line"
+        );
+    }
+}
+
+#[test]
+fn the_reader_of_names_finds_them() {
+    let named = named_modules("use crate::store::{a, b}; use crate::{api::{x, y}, domain::Z};");
+    assert_eq!(named.into_iter().collect::<Vec<_>>(), ["api", "domain", "store"]);
+}
