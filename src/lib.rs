@@ -10,4 +10,5 @@
 pub mod decode;
 pub mod domain;
 pub mod observe;
+pub mod source;
 pub mod store;
