@@ -42,7 +42,7 @@ pub(super) fn restoration_rent(
         return Ok(None);
     }
     let size = saturate(entry.to_xdr(Limits::none())?.len());
-    Ok(Some(rent_change(key, size, (0, 0), sequence + MIN_PERSISTENT_TTL - 1)))
+    Ok(Some(rent_change(key, size, (0, 0), sequence.saturating_add(MIN_PERSISTENT_TTL - 1))))
 }
 
 /// ExtendFootprintTTL: every live entry of the read-only footprint lives `extend_to` ledgers more.

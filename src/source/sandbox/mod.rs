@@ -154,19 +154,30 @@ impl Sandbox {
         Ok(Self { config, cast, assets, tip, state: Arc::new(state), visitors })
     }
 
-    /// Closes the next ledger and returns its `LedgerCloseMeta` as XDR.
+    /// Closes the next ledger, one interval after the latest, and returns its `LedgerCloseMeta`
+    /// as XDR.
     ///
     /// # Errors
     /// When the sequence numbers have run out, or by a defect of the sandbox or the contract host.
     pub fn next_ledger(&mut self) -> Result<Vec<u8>, SandboxError> {
+        self.next_ledger_at(0)
+    }
+
+    /// As [`Self::next_ledger`], but closes the ledger at `close_time` (Unix seconds) if that is
+    /// later: for a network that was halted and goes on. Ledgers after it depend on that time, so
+    /// only a [snapshot](Self::snapshot) taken later, and not [`Self::skip_to`], leads to them.
+    ///
+    /// # Errors
+    /// As [`Self::next_ledger`].
+    pub fn next_ledger_at(&mut self, close_time: u64) -> Result<Vec<u8>, SandboxError> {
         let latest = self.tip.header.ledger_seq;
         let sequence = latest.checked_add(1).ok_or(SandboxError::LastLedger(latest))?;
-        let previous_close = self.tip.header.scp_value.close_time.0;
+        let regular = self.latest_close_time().saturating_add(self.config.close_interval);
         let ledger = OpenLedger {
             network: self.config.network.id(),
             assets: &self.assets,
             sequence,
-            close_time: previous_close.saturating_add(self.config.close_interval),
+            close_time: regular.max(close_time),
         };
         let dice = Dice::for_ledger(self.config.seed, sequence);
         let mut planner = Planner::new(&self.cast, &ledger, &self.state, dice);

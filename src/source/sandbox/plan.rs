@@ -270,7 +270,7 @@ impl<'a> Planner<'a> {
     /// Signs an authorisation that names an address; the source account's needs no signature.
     fn authorise(&self, entry: &mut SorobanAuthorizationEntry) -> Result<(), SandboxError> {
         let network_id = Hash(self.ledger.network.0);
-        let signature_expiration_ledger = self.ledger.sequence + AUTHORISATION_TTL;
+        let signature_expiration_ledger = self.ledger.sequence.saturating_add(AUTHORISATION_TTL);
         let invocation = entry.root_invocation.clone();
         let (credentials, preimage) = match &mut entry.credentials {
             SorobanCredentials::Address(credentials) => {

@@ -311,7 +311,7 @@ fn approve(
         ScVal::Address(source.address()),
         ScVal::Address(spender.address()),
         integer(amount),
-        ScVal::U32(planner.ledger.sequence + lifetime),
+        ScVal::U32(planner.ledger.sequence.saturating_add(lifetime)),
     ];
     planner.call(source, asset, "approve", args)
 }
