@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use orrery::config::{LogLevel, Origin as SettingOrigin, Settings};
+use orrery::config::{Origin as SettingOrigin, Settings};
 use orrery::control::{Client, Stored};
 use orrery::decode::{DecodeError, decode};
 use orrery::domain::{LedgerSeq, Network};
-use orrery::observe::logs;
+use orrery::observe::logs::{self, LogLevel};
 use orrery::pipeline::PipelineError;
 use orrery::service::Ledgers;
 use orrery::source::files::{FilesError, LedgerFiles, Survey};

@@ -14,10 +14,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use load::{Layers, Origin, Settings};
-pub use values::{CorsOrigin, LogFormat, LogLevel, PublicKeyFile, SourceKind};
+pub use values::{CorsOrigin, PublicKeyFile, SourceKind};
 
 use crate::auth::Plan;
 use crate::domain::{ContractId, LedgerSeq, Network};
+use crate::observe::logs::{LogFormat, LogLevel};
 
 const CONNECTIONS: NonZeroU32 = NonZeroU32::new(1024).unwrap();
 

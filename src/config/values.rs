@@ -7,34 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::PublicKeyAlgorithm;
 
-/// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// For people on a terminal, JSON elsewhere.
-    Auto,
-    /// For people.
-    Human,
-    /// One JSON object a line.
-    Json,
-}
-
-/// Which log lines are written: this level and those above.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogLevel {
-    /// Something failed and needs attention.
-    Error,
-    /// Something failed and is being retried, or soon will need attention.
-    Warn,
-    /// What an operator wants to know.
-    Info,
-    /// What a developer wants to know.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
 /// Where ledgers come from while the service runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
