@@ -19,6 +19,3 @@ pub mod service;
 pub mod source;
 pub mod store;
 pub mod verify;
-
-#[cfg(test)]
-pub(crate) mod test_data;

@@ -74,6 +74,12 @@ failed!(
     SandboxNetworkError,
 );
 
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        ServiceError::from(error).into()
+    }
+}
+
 impl From<ServiceError> for Failure {
     fn from(error: ServiceError) -> Self {
         match error {

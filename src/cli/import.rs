@@ -116,7 +116,9 @@ fn import_here(
     stored.map_err(|error| match error {
         PipelineError::Decode { origin, source: DecodeError::NoEnvelopeMatches { .. } } => {
             other_network(&origin, network).unwrap_or_else(|| {
-                Failure::failed(format!("{origin} holds a ledger of another network than {network}"))
+                Failure::failed(format!(
+                    "{origin} holds a ledger of another network than {network}"
+                ))
             })
         }
         error => Failure::failed(error.to_string()),
@@ -135,7 +137,9 @@ fn import_through(
         scope.spawn(move || {
             let mut files = Batches(files);
             // Nobody receives any more when handing over has failed.
-            while let Some(batch) = files.next() && batches_in.send(batch).is_ok() {}
+            while let Some(batch) = files.next()
+                && batches_in.send(batch).is_ok()
+            {}
         });
         for (batch, unreadable) in batches {
             hand_over(&mut client, &batch, &network, progress)?;
@@ -229,7 +233,14 @@ impl Progress {
             bar
         });
         let start = Instant::now();
-        Self { stored: Stored::default(), bytes_read, bytes: survey.bytes, bar, start, reported: start }
+        Self {
+            stored: Stored::default(),
+            bytes_read,
+            bytes: survey.bytes,
+            bar,
+            start,
+            reported: start,
+        }
     }
 
     fn show(&mut self, latest: LedgerSeq) {

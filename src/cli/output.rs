@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn shows_numbers_as_people_read_them() {
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (63_092_993, "63,092,993")] {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (63_092_993, "63,092,993")]
+        {
             assert_eq!(count(number), text);
         }
         assert_eq!(iso_time(0), "1970-01-01T00:00:00Z");

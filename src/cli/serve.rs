@@ -7,7 +7,7 @@ use clap::Args;
 use orrery::config::{Config, Settings, SourceKind};
 use orrery::domain::Network;
 use orrery::observe::logs;
-use orrery::service::{self, Ledgers};
+use orrery::service::{self, Ledgers, unix_now};
 use orrery::source::follow::LedgerSource;
 use orrery::source::lake::{Directory, Lake, LakeSource};
 use orrery::source::sandbox_network;
@@ -63,7 +63,8 @@ async fn serve(
     stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let config = &settings.config;
-    let tokens = Arc::new(service::open_tokens(&config.data_dir, ledgers.store().network(), &config.auth)?);
+    let tokens =
+        Arc::new(service::open_tokens(&config.data_dir, ledgers.store().network(), &config.auth)?);
     let listener = service::listen(config.http.listen).await?;
     let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
     ledgers.listening_on(address);
@@ -93,9 +94,10 @@ async fn source(
             Ok(Some(Box::new(LakeSource::new(lake))))
         }
         SourceKind::Sandbox => {
-            let source = sandbox_network::open(ledgers.store().directory(), network, {
-                ledgers.store().status().latest()
-            })?;
+            let store = ledgers.store();
+            let (stored, seed) = (store.status().latest(), rand::random());
+            let source =
+                sandbox_network::open(store.directory(), network, stored, seed, unix_now())?;
             Ok(Some(Box::new(source)))
         }
     }

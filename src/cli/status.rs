@@ -42,15 +42,21 @@ fn table(report: &StatusReport, now: u64) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<14} {value}");
     };
-    row("network", match report.network.as_str() {
-        "custom" => format!("\"{}\"", report.network_passphrase),
-        name => name.to_owned(),
-    });
-    row("service", match (&report.running, &report.listen) {
-        (true, Some(address)) => format!("runs, http://{address}/rest"),
-        (true, None) => "runs".to_owned(),
-        (false, _) => "does not run".to_owned(),
-    });
+    row(
+        "network",
+        match report.network.as_str() {
+            "custom" => format!("\"{}\"", report.network_passphrase),
+            name => name.to_owned(),
+        },
+    );
+    row(
+        "service",
+        match (&report.running, &report.listen) {
+            (true, Some(address)) => format!("runs, http://{address}/rest"),
+            (true, None) => "runs".to_owned(),
+            (false, _) => "does not run".to_owned(),
+        },
+    );
     if let Some(reason) = &report.down {
         row("down", reason.clone());
     }

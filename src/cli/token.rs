@@ -103,7 +103,8 @@ fn list(tokens: &[TokenEntry], json: bool) -> Result<(), Failure> {
     if json {
         return tokens.iter().try_for_each(output::print_json);
     }
-    let mut text = format!("{:<32} {:<16} {:<8} {:<20} scopes\n", "jti", "owner", "plan", "expires");
+    let mut text =
+        format!("{:<32} {:<16} {:<8} {:<20} scopes\n", "jti", "owner", "plan", "expires");
     for token in tokens {
         let scopes: Vec<String> = token.scopes.iter().map(Scope::to_string).collect();
         let expiry = match token.revoked_at {

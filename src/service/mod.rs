@@ -171,10 +171,8 @@ async fn ingest(
 ) {
     let latest = ledgers.store().status().latest();
     let next = latest.and_then(|latest| latest.next()).or(config.start_ledger());
-    let reports = Reports {
-        health: Arc::clone(ledgers.health()),
-        metrics: Arc::clone(ledgers.metrics()),
-    };
+    let reports =
+        Reports { health: Arc::clone(ledgers.health()), metrics: Arc::clone(ledgers.metrics()) };
     let network = ledgers.store().network().clone();
     let chance = StdRng::from_os_rng();
     let follower = Follower::new(source, network, reports, Patience::default(), chance);

@@ -8,6 +8,8 @@ pub mod paced;
 pub mod records;
 pub mod sandbox;
 pub mod sandbox_network;
+#[cfg(test)]
+mod test_data;
 
 use std::fmt;
 use std::sync::Arc;

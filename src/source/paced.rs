@@ -116,7 +116,7 @@ impl<M: LedgerMaker> LedgerSource for Paced<M> {
 mod tests {
     use super::*;
     use crate::source::files::LedgerFiles;
-    use crate::test_data::ledgers;
+    use crate::source::test_data::ledgers;
 
     struct Replay(LedgerFiles);
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::LedgerSeq;
-use crate::test_data::ledgers;
+use crate::source::test_data::ledgers;
 
 fn sequences(paths: &[PathBuf]) -> Vec<u32> {
     LedgerFiles::new(paths).map(|ledger| ledger.unwrap().sequence.0).collect()

@@ -5,7 +5,7 @@ use futures_util::TryStreamExt;
 
 use super::*;
 use crate::source::follow::{Fetched, LedgerSource};
-use crate::test_data::ledgers;
+use crate::source::test_data::ledgers;
 
 fn mainnet() -> Network {
     Network::from_name_or_passphrase("mainnet")
