@@ -7,10 +7,15 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod api;
+pub mod auth;
+pub mod config;
+pub mod control;
 pub mod decode;
 pub mod domain;
 pub mod observe;
 pub mod pipeline;
+pub mod service;
 pub mod source;
 pub mod store;
 pub mod verify;

@@ -15,9 +15,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["domain"]),
     ("source", &["decode", "domain", "observe", "verify"]),
     ("pipeline", &["decode", "domain", "source", "store", "verify"]),
-    ("config", &["domain"]),
+    ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),
     ("api", &["auth", "decode", "domain", "observe", "store"]),
+    (
+        "service",
+        &["api", "auth", "config", "control", "domain", "observe", "pipeline", "source", "store"],
+    ),
 ];
 
 /// Libraries, and the only modules that may name them.

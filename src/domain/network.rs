@@ -43,6 +43,11 @@ impl Network {
         Self::from_passphrase(known.map_or(text, |(_, passphrase)| passphrase))
     }
 
+    /// The networks that have a short name.
+    pub fn well_known() -> impl Iterator<Item = Self> {
+        PASSPHRASES.iter().map(|(_, passphrase)| Self::from_passphrase(*passphrase))
+    }
+
     /// Short name, or `custom`.
     pub fn name(&self) -> &'static str {
         PASSPHRASES

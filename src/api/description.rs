@@ -1,0 +1,34 @@
+//! The API's own description, `/rest/openapi.json`: `schema/openapi.yaml` as JSON.
+
+use std::sync::LazyLock;
+
+use super::answer::Answer;
+use super::router::{Access, Call, Route, Work};
+use super::{ApiError, Deps};
+
+/// Routes of this area.
+pub(super) const ROUTES: [Route; 1] = [Route {
+    template: "/rest/openapi.json",
+    access: Access::Public,
+    work: Work::Blocking,
+    handler: description,
+}];
+
+static DESCRIPTION: LazyLock<Result<Vec<u8>, String>> = LazyLock::new(|| {
+    let yaml: serde_yaml_ng::Value =
+        serde_yaml_ng::from_str(include_str!("../../schema/openapi.yaml"))
+            .map_err(|error| error.to_string())?;
+    serde_json::to_vec(&yaml).map_err(|error| error.to_string())
+});
+
+/// Converts the description, so that a broken one stops the server from starting.
+pub(super) fn prepare() -> Result<&'static [u8], ApiError> {
+    match &*DESCRIPTION {
+        Ok(json) => Ok(json),
+        Err(error) => Err(ApiError::Start(format!("its description is broken ({error})"))),
+    }
+}
+
+fn description(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+    Ok(Answer::json(prepare()?.to_vec()))
+}

@@ -1,0 +1,136 @@
+//! Every way a request can fail, and what the client reads then. Knows nothing of handlers.
+
+use warp::http::StatusCode;
+
+use crate::auth::{Refusal, TokenError};
+use crate::domain::excerpt;
+use crate::store::StoreError;
+
+/// Why a request, or the server itself, failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// A parameter of the path or query is malformed.
+    #[error("parameter '{name}' {problem}")]
+    Parameter {
+        /// Its name.
+        name: &'static str,
+        /// The rest of the sentence: what is wrong with which value, and what to give instead.
+        problem: String,
+    },
+    /// The cursor of a transaction page is not stored.
+    #[error(
+        "parameter 'cursor' names the transaction {0}, which is not stored: give the `tx` of a record that this service returned"
+    )]
+    UnknownCursor(String),
+    /// The request carries no usable `Authorization` header.
+    #[error("a token is needed: send the header 'Authorization: Bearer <JWT>' once")]
+    NoToken,
+    /// The token is not accepted.
+    #[error("{0}: use a valid token, or ask the operator for one")]
+    Token(TokenError),
+    /// The token does not allow this.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// No such route.
+    #[error("there is no route '{0}': see /rest/openapi.json for those that exist")]
+    UnknownRoute(String),
+    /// The route does not have this method.
+    #[error("the method {method} is not available here: use {allow}")]
+    Method {
+        /// What was sent.
+        method: String,
+        /// Value of the `Allow` header.
+        allow: &'static str,
+    },
+    /// The request's body is over the limit.
+    #[error("the request body is larger than {0} bytes: send less")]
+    BodyTooLarge(usize),
+    /// The request's body did not arrive in time.
+    #[error("the request body did not arrive within {0} seconds: send it faster")]
+    BodyTooSlow(u64),
+    /// The request's body is not framed as HTTP asks.
+    #[error("the request body cannot be read: check Content-Length and chunk sizes")]
+    BrokenBody,
+    /// The request's path and query are over the limit.
+    #[error("the path and query are longer than {0} bytes: ask for fewer values at a time")]
+    UriTooLong(usize),
+    /// Too many requests of this token or address.
+    #[error("too many requests: try again in {retry_after} s")]
+    TooManyRequests {
+        /// Seconds until the next request is accepted.
+        retry_after: u64,
+    },
+    /// The queue of the storage readers is full.
+    #[error("the service is busy: try again in {retry_after} s")]
+    Busy {
+        /// Seconds after which it is worth trying again.
+        retry_after: u64,
+    },
+    /// The service is down, as `/rest/health/ready` reports it.
+    #[error("the service is not ready: {0}")]
+    NotReady(String),
+    /// The store failed. The operator reads why in the log.
+    #[error(
+        "the store could not answer: try again, and give the operator the request id when it persists"
+    )]
+    Store(#[from] StoreError),
+    /// A handler panicked. The operator reads where in the log.
+    #[error("the service failed on this request: give the operator the request id")]
+    Panic,
+    /// The API description of this build is broken, or the runtime does not fit. Never at run time.
+    #[error("the API cannot start: {0}")]
+    Start(String),
+}
+
+impl ApiError {
+    /// A malformed parameter: `problem` continues the sentence that begins with its name.
+    pub(super) fn parameter(name: &'static str, problem: impl Into<String>) -> Self {
+        Self::Parameter { name, problem: problem.into() }
+    }
+
+    /// An unknown route.
+    pub(super) fn unknown_route(path: &str) -> Self {
+        Self::UnknownRoute(excerpt(path))
+    }
+
+    /// HTTP status and the stable word of the `code` field.
+    pub fn status_and_code(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::Parameter { .. } => (StatusCode::BAD_REQUEST, "bad_parameter"),
+            Self::UnknownCursor(_) => (StatusCode::BAD_REQUEST, "unknown_cursor"),
+            Self::BrokenBody => (StatusCode::BAD_REQUEST, "bad_request"),
+            Self::Token(TokenError::Unverifiable(_)) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
+            }
+            Self::NoToken | Self::Token(_) => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
+            Self::UnknownRoute(_) => (StatusCode::NOT_FOUND, "not_found"),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::BodyTooSlow(_) => (StatusCode::REQUEST_TIMEOUT, "request_timeout"),
+            Self::BodyTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
+            Self::UriTooLong(_) => (StatusCode::URI_TOO_LONG, "uri_too_long"),
+            Self::TooManyRequests { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
+            Self::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            Self::NotReady(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+            Self::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
+            Self::Panic | Self::Start(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+        }
+    }
+
+    /// Seconds for the `Retry-After` header.
+    pub(super) fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::TooManyRequests { retry_after } | Self::Busy { retry_after } => {
+                Some(*retry_after)
+            }
+            Self::NotReady(_) | Self::Token(TokenError::Unverifiable(_)) => Some(5),
+            _ => None,
+        }
+    }
+}
+
+/// The JSON body of an error.
+pub(super) fn body(code: &str, sentence: &str) -> Vec<u8> {
+    // Serializing two strings cannot fail.
+    serde_json::json!({ "error": sentence, "code": code }).to_string().into_bytes()
+}

@@ -1,0 +1,147 @@
+//! The event routes: which parameters each takes, and which question they ask of the store.
+
+use super::answer::Answer;
+use super::params::{self, Query};
+use super::router::{Access, Call, Handler, Route, Work};
+use super::{ApiError, Deps, json, page};
+use crate::auth::{Area, Right, Scope};
+use crate::domain::{ContractId, EventId, LedgerRange};
+use crate::store::{EventQuery, TopicFilter};
+
+const fn route(template: &'static str, handler: Handler) -> Route {
+    let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
+    Route { template, access, work: Work::Blocking, handler }
+}
+
+/// Routes of this area.
+pub(super) const ROUTES: [Route; 5] = [
+    route("/rest/events/by-ledger", by_ledger),
+    route("/rest/events/by-contract/{contract_id}", by_contract),
+    route("/rest/events/by-contracts", by_contracts),
+    route("/rest/events/by-ledger/contracts", by_ledger_and_contracts),
+    route("/rest/events/by-tx/{tx_hex}", by_transaction),
+];
+
+fn by_ledger(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
+    let ledgers = query.ledgers()?;
+    answer(deps, &query, ledgers, Vec::new(), TopicFilter::default())
+}
+
+fn by_contract(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    const KNOWN: [&str; 13] = [
+        "limit",
+        "offset",
+        "cursor",
+        "order",
+        "from",
+        "to",
+        "combine",
+        "topics",
+        "topics_match",
+        "topic1",
+        "topic2",
+        "topic3",
+        "topic4",
+    ];
+    let contract = params::path_contract(call.path_value)?;
+    let query = Query::parse(call.query, &KNOWN)?;
+    let (ledgers, topics) = branch(&query)?;
+    answer(deps, &query, ledgers, vec![contract], topics)
+}
+
+fn by_contracts(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "contracts"])?;
+    let contracts = query.contracts()?;
+    answer(deps, &query, None, contracts, TopicFilter::default())
+}
+
+fn by_ledger_and_contracts(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    const KNOWN: [&str; 7] = ["limit", "offset", "cursor", "order", "from", "to", "contracts"];
+    let query = Query::parse(call.query, &KNOWN)?;
+    let (ledgers, contracts) = (query.ledgers()?, query.contracts()?);
+    answer(deps, &query, ledgers, contracts, TopicFilter::default())
+}
+
+fn by_transaction(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let hash = params::path_hash(call.path_value)?;
+    let mut list = json::List::new();
+    deps.store.events_of_transaction(&hash, |event| list.event(event))?;
+    Ok(Answer::json(list.finish()))
+}
+
+/// The branch of `/events/by-contract` that a query takes: ledgers before topics, unless
+/// `combine=true` asks for both. Values at fixed positions are conditions in every branch.
+fn branch(query: &Query<'_>) -> Result<(Option<LedgerRange>, TopicFilter), ApiError> {
+    // A malformed value is refused also in a branch that would not look at it.
+    let ledgers = query.ledgers()?;
+    let topics = query.topics()?;
+    let all = query.word("topics_match", &[("any", false), ("all", true)])?.unwrap_or(false);
+    let combine = query.word("combine", &[("true", true), ("false", false)])?.unwrap_or(false);
+    let positional = [
+        query.topic("topic1")?,
+        query.topic("topic2")?,
+        query.topic("topic3")?,
+        query.topic("topic4")?,
+    ];
+    let anywhere = if ledgers.is_some() && !combine { Vec::new() } else { topics };
+    Ok((ledgers, TopicFilter { anywhere, all, positional }))
+}
+
+fn answer(
+    deps: &Deps,
+    query: &Query<'_>,
+    ledgers: Option<LedgerRange>,
+    contracts: Vec<ContractId>,
+    topics: TopicFilter,
+) -> Result<Answer, ApiError> {
+    let page = page::page(query, |query| Ok(query.number("cursor", u64::MAX)?.map(EventId)))?;
+    let mut list = json::List::new();
+    if !ledgers.is_some_and(|range| range.is_empty()) {
+        let question = EventQuery { ledgers, contracts, topics, page };
+        deps.store.events(&question, |event| list.event(event))?;
+    }
+    Ok(Answer::json(list.finish()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRANSFER: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
+    const KNOWN: [&str; 9] =
+        ["from", "to", "combine", "topics", "topics_match", "topic1", "topic2", "topic3", "topic4"];
+
+    fn taken(raw: &str) -> (bool, usize, bool, usize) {
+        let raw = raw.replace('T', TRANSFER);
+        let (ledgers, topics) = branch(&Query::parse(&raw, &KNOWN).unwrap()).unwrap();
+        let positional = topics.positional.iter().flatten().count();
+        (ledgers.is_some(), topics.anywhere.len(), topics.all, positional)
+    }
+
+    #[test]
+    fn ledgers_come_before_topics_unless_combined() {
+        assert_eq!(taken(""), (false, 0, false, 0));
+        assert_eq!(taken("topics=T,T"), (false, 2, false, 0));
+        assert_eq!(taken("topics=T&topics_match=all"), (false, 1, true, 0));
+        assert_eq!(taken("from=1&topics=T"), (true, 0, false, 0));
+        assert_eq!(taken("to=1&topics=T"), (true, 0, false, 0));
+        assert_eq!(taken("to=1&topics=T&combine=false"), (true, 0, false, 0));
+        assert_eq!(taken("to=1&topics=T&combine=true"), (true, 1, false, 0));
+        assert_eq!(taken("topics=T&combine=true"), (false, 1, false, 0));
+    }
+
+    #[test]
+    fn positions_count_in_every_branch() {
+        assert_eq!(taken("topic1=T&topic4=T"), (false, 0, false, 2));
+        assert_eq!(taken("topic1=T&topics=T"), (false, 1, false, 1));
+        assert_eq!(taken("from=1&topic2=T&topics=T"), (true, 0, false, 1));
+    }
+
+    #[test]
+    fn values_are_checked_also_where_they_are_not_used() {
+        for raw in ["from=1&topics=x", "topics_match=some", "combine=1", "combine=", "topic3="] {
+            assert!(branch(&Query::parse(raw, &KNOWN).unwrap()).is_err(), "{raw}");
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What happens to every request before and after its handler: request id, size, route, rate limit,
+//! token and body on the way in; compression, headers, log and metrics on the way out.
+//!
+//! Nothing but an answer ever leaves here: every failure, a panic included, becomes a JSON error.
+
+use std::net::{IpAddr, SocketAddr};
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::time::Instant;
+
+use futures_util::{FutureExt, Stream, StreamExt};
+use tokio::time::{Instant as Deadline, timeout_at};
+use warp::Buf;
+use warp::http::header::{
+    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER,
+    TRANSFER_ENCODING, VARY, WWW_AUTHENTICATE,
+};
+use warp::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use warp::reply::Response;
+
+use super::answer::{Answer, JSON};
+use super::blocking::Readers;
+use super::limits::{Caller, Limits};
+use super::router::{self, Access, Call, Match, Route, Work};
+use super::{ApiError, Deps, LARGEST_BODY, LONGEST_URI, RequestSummary, compression, cors, error};
+use crate::auth::{Claims, TokenError, decide};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const LONGEST_REQUEST_ID: usize = 128;
+
+/// The head of a request.
+pub(super) struct Head {
+    pub method: Method,
+    pub path: String,
+    pub query: String,
+    pub headers: HeaderMap,
+    pub peer: SocketAddr,
+}
+
+/// The one way in.
+pub(super) struct Gate {
+    deps: Deps,
+    limits: Limits,
+    readers: Readers,
+}
+
+/// An answer, perhaps already compressed.
+struct Finished {
+    answer: Answer,
+    gzipped: bool,
+}
+
+/// What came of a request's body, which no route has a use for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Body {
+    /// Absent, or read to its end: the connection is ready for the next request.
+    Consumed,
+    /// Given up in the middle: the connection must be closed.
+    Abandoned,
+}
+
+impl Gate {
+    pub(super) fn new(deps: Deps) -> Self {
+        let limits = Limits::new(deps.settings.rate_limit);
+        let readers = Readers::new(deps.settings.readers, deps.settings.waiting_readers);
+        Self { deps, limits, readers }
+    }
+
+    /// Answers a request.
+    pub(super) async fn answer<B: Buf>(
+        &self,
+        head: Head,
+        body: impl Stream<Item = Result<B, warp::Error>>,
+    ) -> Response {
+        let started = Instant::now();
+        let found = router::find(&head.method, &head.path);
+        let mut body_state = Body::Consumed;
+        let outcome = AssertUnwindSafe(self.outcome(&head, found, body, &mut body_state))
+            .catch_unwind()
+            .await
+            .unwrap_or(Err(ApiError::Panic));
+        let id = request_id(&head.headers);
+        if let Err(error) = &outcome {
+            log_failure(&head, &id, error);
+        }
+        let response = self.response(&head, found, outcome, id, body_state);
+        self.report(&head, found, &response, started);
+        response
+    }
+
+    async fn outcome<B: Buf>(
+        &self,
+        head: &Head,
+        found: Match<'_>,
+        body: impl Stream<Item = Result<B, warp::Error>>,
+        body_state: &mut Body,
+    ) -> Result<Option<Finished>, ApiError> {
+        let admitted = self.admit(head, found);
+        let consumed =
+            if has_body(&head.headers) { self.consume(head, body).await } else { Ok(()) };
+        if consumed.is_err() {
+            *body_state = Body::Abandoned;
+        }
+        // Who has no right is told so, whatever the body is.
+        let Some((route, path_value)) = admitted? else { return Ok(None) };
+        consumed?;
+        let call = Call { path_value, query: &head.query };
+        match route.work {
+            Work::Memory => self.run(head, route, &call).map(Some),
+            Work::Blocking => self.readers.run(|| self.run(head, route, &call)).await?.map(Some),
+        }
+    }
+
+    /// Whether the request may reach a handler, and which; `None` when it only asks for options.
+    fn admit<'a>(
+        &self,
+        head: &Head,
+        found: Match<'a>,
+    ) -> Result<Option<(&'static Route, &'a str)>, ApiError> {
+        if head.path.len() + head.query.len() > LONGEST_URI {
+            return Err(ApiError::UriTooLong(LONGEST_URI));
+        }
+        match found {
+            Match::Unknown => Err(ApiError::unknown_route(&head.path)),
+            Match::Options(_) => Ok(None),
+            Match::WrongMethod(_) => {
+                let method = crate::domain::excerpt(head.method.as_str());
+                Err(ApiError::Method { method, allow: router::ALLOW })
+            }
+            Match::Handle(route, path_value) => {
+                self.authorize(head, route)?;
+                Ok(Some((route, path_value)))
+            }
+        }
+    }
+
+    fn authorize(&self, head: &Head, route: &Route) -> Result<(), ApiError> {
+        let by_address = || Caller::address(self.client_address(head));
+        match route.access {
+            Access::Probe | Access::Operator => Ok(()),
+            Access::Public => self.limits.count(by_address),
+            Access::Token(right) => {
+                let claims = match self.verify(&head.headers) {
+                    Ok(claims) => claims,
+                    Err(error) => {
+                        // Guessing tokens is limited too.
+                        self.limits.count(by_address)?;
+                        return Err(error);
+                    }
+                };
+                self.limits.count(|| Caller::Token(claims.jti.clone()))?;
+                Ok(decide(&claims, right, &self.deps.network)?)
+            }
+        }
+    }
+
+    fn verify(&self, headers: &HeaderMap) -> Result<std::sync::Arc<Claims>, ApiError> {
+        let token = bearer_token(headers).ok_or(ApiError::NoToken)?;
+        self.deps.tokens.verify_at(token, (self.deps.clock)()).map_err(ApiError::Token)
+    }
+
+    /// The address that a rate limit counts: the peer's, or, behind a trusted proxy, the last one
+    /// in `X-Forwarded-For` that is not a trusted proxy's.
+    fn client_address(&self, head: &Head) -> IpAddr {
+        let trusted = &self.deps.settings.trusted_proxies;
+        let peer = head.peer.ip().to_canonical();
+        if !trusted.contains(&peer) {
+            return peer;
+        }
+        let lists = head.headers.get_all(FORWARDED_FOR).iter().rev();
+        let hops = lists.filter_map(|value| value.to_str().ok()).flat_map(|list| list.rsplit(','));
+        hops.map_while(|hop| hop.trim().parse::<IpAddr>().ok())
+            .find(|hop| !trusted.contains(hop))
+            .unwrap_or(peer)
+    }
+
+    /// Reads a body to its end and drops it, so that the connection can go on.
+    async fn consume<B: Buf>(
+        &self,
+        head: &Head,
+        body: impl Stream<Item = Result<B, warp::Error>>,
+    ) -> Result<(), ApiError> {
+        let too_large = ApiError::BodyTooLarge(LARGEST_BODY);
+        let announced = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        if announced
+            .and_then(|text| text.parse().ok())
+            .is_some_and(|length: usize| length > LARGEST_BODY)
+        {
+            return Err(too_large);
+        }
+        let limit = self.deps.settings.body_timeout;
+        let deadline = Deadline::now() + limit;
+        let mut body = pin!(body);
+        let mut received = 0;
+        loop {
+            match timeout_at(deadline, body.next()).await {
+                Err(_) => return Err(ApiError::BodyTooSlow(limit.as_secs())),
+                Ok(None) => return Ok(()),
+                Ok(Some(Err(_))) => return Err(ApiError::BrokenBody),
+                Ok(Some(Ok(chunk))) => received += chunk.remaining(),
+            }
+            if received > LARGEST_BODY {
+                return Err(too_large);
+            }
+        }
+    }
+
+    fn run(&self, head: &Head, route: &Route, call: &Call<'_>) -> Result<Finished, ApiError> {
+        let mut answer = (route.handler)(&self.deps, call)?;
+        if compression::wants_gzip(&head.headers)
+            && let Ok(Some(compressed)) = compression::gzip(&answer.body)
+        {
+            answer.body = compressed;
+            return Ok(Finished { answer, gzipped: true });
+        }
+        Ok(Finished { answer, gzipped: false })
+    }
+
+    fn response(
+        &self,
+        head: &Head,
+        found: Match<'_>,
+        outcome: Result<Option<Finished>, ApiError>,
+        id: HeaderValue,
+        body_state: Body,
+    ) -> Response {
+        let mut response = match outcome {
+            Ok(Some(finished)) => success(finished),
+            Ok(None) => options(),
+            Err(error) => failure(&error),
+        };
+        let headers = response.headers_mut();
+        headers.insert(REQUEST_ID, id);
+        if let Some(route) = found.route() {
+            cors::allow(headers, route.access, &self.deps.settings.cors_origins, &head.headers);
+        }
+        if head.method == Method::OPTIONS {
+            cors::preflight(headers);
+        }
+        if body_state == Body::Abandoned {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    fn report(&self, head: &Head, found: Match<'_>, response: &Response, started: Instant) {
+        let route = found.route().map_or("unmatched", |route| route.template);
+        let (status, seconds) = (response.status().as_u16(), started.elapsed().as_secs_f64());
+        let id = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
+        tracing::debug!(id, method = %head.method, path = %head.path, status, seconds, "request");
+        if let Some(on_request) = &self.deps.on_request {
+            on_request(&RequestSummary { route, status, seconds });
+        }
+    }
+}
+
+fn success(finished: Finished) -> Response {
+    let Answer { status, media_type, body } = finished.answer;
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    if finished.gzipped {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
+}
+
+fn options() -> Response {
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(router::ALLOW));
+    response
+}
+
+fn failure(error: &ApiError) -> Response {
+    let (status, code) = error.status_and_code();
+    let mut response = Response::new(error::body(code, &error.to_string()).into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    if let Some(seconds) = error.retry_after() {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let ApiError::Method { allow, .. } = error {
+        headers.insert(ALLOW, HeaderValue::from_static(allow));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+fn log_failure(head: &Head, id: &HeaderValue, error: &ApiError) {
+    let (id, path) = (id.to_str().ok(), head.path.as_str());
+    match error {
+        ApiError::Store(cause) => tracing::error!(id, path, %cause, "the store failed"),
+        ApiError::Token(TokenError::Unverifiable(cause)) => {
+            tracing::error!(id, path, %cause, "revocations cannot be read");
+        }
+        ApiError::Panic => tracing::error!(id, path, "a handler panicked"),
+        _ => {}
+    }
+}
+
+fn has_body(headers: &HeaderMap) -> bool {
+    headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING)
+}
+
+/// The token of the one `Authorization: Bearer …` header.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (given.next(), given.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The client's id of the request when it can be logged as it is, else a fresh one.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let loggable = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
+    let usable = |value: &&HeaderValue| {
+        (1..=LONGEST_REQUEST_ID).contains(&value.len()) && value.as_bytes().iter().all(loggable)
+    };
+    if let Some(given) = headers.get(REQUEST_ID).filter(usable) {
+        return given.clone();
+    }
+    let mut digits = [0; 16];
+    let fresh = rand::random::<u64>().to_be_bytes();
+    let spelled = hex::encode_to_slice(fresh, &mut digits).ok();
+    let value = spelled.and_then(|()| HeaderValue::from_bytes(&digits).ok());
+    value.unwrap_or(HeaderValue::from_static("none"))
+}

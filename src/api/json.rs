@@ -1,0 +1,407 @@
+//! Writes lists of events and transactions as JSON, straight from the store's borrowed records into
+//! one buffer.
+//!
+//! Written by hand because a page is little else than base64: a generic serializer would build and
+//! scan every string once more. All texts are ASCII without characters that JSON escapes. A test
+//! reads everything back with `serde_json`.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use time::OffsetDateTime;
+use time::macros::{datetime, format_description};
+
+use crate::decode::EventType;
+use crate::domain::ContractId;
+use crate::store::{EventRecord, TransactionRecord};
+
+/// Topics that have a field of their own.
+const TOPIC_FIELDS: [&str; 10] = [
+    ",\"topic1\":",
+    ",\"topic2\":",
+    ",\"topic3\":",
+    ",\"topic4\":",
+    ",\"topic5\":",
+    ",\"topic6\":",
+    ",\"topic7\":",
+    ",\"topic8\":",
+    ",\"topic9\":",
+    ",\"topic10\":",
+];
+
+/// Last second that has a four-digit year, as ISO 8601 wants it.
+const LATEST: OffsetDateTime = datetime!(9999-12-31 23:59:59 UTC);
+
+/// A JSON array under construction.
+pub(super) struct List {
+    out: Vec<u8>,
+    /// Neighbours share their ledger and often their contract: both are spelled once.
+    time: Spelled<u64>,
+    contract: Spelled<[u8; 32]>,
+}
+
+/// A value and its spelling.
+#[derive(Default)]
+struct Spelled<T> {
+    of: Option<T>,
+    text: String,
+}
+
+impl List {
+    pub(super) fn new() -> Self {
+        Self { out: b"[".to_vec(), time: Spelled::default(), contract: Spelled::default() }
+    }
+
+    /// Closes the array.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.out.push(b']');
+        self.out
+    }
+
+    /// Appends an event. The fields and their order are those of the interface.
+    pub(super) fn event(&mut self, event: &EventRecord<'_>) {
+        self.begin_element();
+        self.raw("{\"id\":");
+        self.number(event.id.0);
+        self.raw(",\"contract_id\":\"");
+        if let Some(contract) = event.contract {
+            self.contract(contract);
+        }
+        self.raw("\"");
+        for (position, field) in TOPIC_FIELDS.iter().enumerate() {
+            self.raw(field);
+            match event.topics.get(position) {
+                Some(topic) => self.base64(topic),
+                None => self.raw("null"),
+            }
+        }
+        self.raw(",\"data\":");
+        self.base64(event.data);
+        self.raw(",\"tx\":");
+        self.hex(event.tx);
+        self.raw(",\"event_index\":");
+        self.optional(event.event_index);
+        self.raw(",\"ledger\":");
+        self.number(u64::from(event.ledger.0));
+        self.raw(",\"ledger_closed_at\":");
+        self.time(event.closed_at);
+        self.raw(match event.event_type {
+            EventType::Contract => ",\"type\":\"contract\"",
+            EventType::System => ",\"type\":\"system\"",
+        });
+        self.raw(",\"application_order\":");
+        self.number(u64::from(event.application_order));
+        self.raw(",\"op_index\":");
+        self.optional(event.op_index);
+        if event.topics.len() > TOPIC_FIELDS.len() {
+            self.raw(",\"topics\":");
+            self.array(event.topics, |list, topic| list.base64(topic));
+        }
+        self.raw("}");
+    }
+
+    /// Appends a transaction.
+    pub(super) fn transaction(&mut self, transaction: &TransactionRecord<'_>) {
+        self.begin_element();
+        self.raw("{\"tx\":");
+        self.hex(transaction.tx);
+        self.raw(",\"ledger\":");
+        self.number(u64::from(transaction.position.ledger.0));
+        self.raw(",\"ledger_closed_at\":");
+        self.time(transaction.closed_at);
+        self.raw(",\"application_order\":");
+        self.number(u64::from(transaction.position.application_order));
+        self.raw(",\"successful\":");
+        self.boolean(transaction.successful);
+        self.raw(",\"fee_bump\":");
+        self.boolean(transaction.inner_tx.is_some());
+        self.raw(",\"inner_tx\":");
+        match transaction.inner_tx {
+            Some(hash) => self.hex(hash),
+            None => self.raw("null"),
+        }
+        self.raw(",\"source_account\":");
+        self.quoted(transaction.source_account);
+        self.raw(",\"fee_account\":");
+        self.quoted(transaction.fee_account);
+        self.raw(",\"fee_charged\":");
+        self.quoted(&transaction.fee_charged.to_string());
+        self.raw(",\"contracts\":");
+        self.array(transaction.contracts, |list, contract: &ContractId| {
+            list.quoted(&contract.to_string());
+        });
+        self.raw(",\"event_count\":");
+        self.number(u64::from(transaction.event_count));
+        self.raw(",\"envelope_xdr\":");
+        self.base64(transaction.envelope);
+        self.raw(",\"result_xdr\":");
+        self.base64(transaction.result);
+        self.raw(",\"meta_xdr\":");
+        self.base64(transaction.meta);
+        self.raw("}");
+    }
+
+    fn begin_element(&mut self) {
+        if self.out.len() > 1 {
+            self.out.push(b',');
+        }
+    }
+
+    fn raw(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// A text that needs no escapes, such as a strkey.
+    fn quoted(&mut self, text: &str) {
+        self.out.push(b'"');
+        self.raw(text);
+        self.out.push(b'"');
+    }
+
+    fn boolean(&mut self, value: bool) {
+        self.raw(if value { "true" } else { "false" });
+    }
+
+    fn optional(&mut self, value: Option<u32>) {
+        match value {
+            Some(value) => self.number(u64::from(value)),
+            None => self.raw("null"),
+        }
+    }
+
+    fn number(&mut self, mut value: u64) {
+        let mut digits = [0; 20];
+        let mut start = digits.len();
+        loop {
+            start -= 1;
+            digits[start] = b'0' + (value % 10) as u8;
+            value /= 10;
+            if value == 0 {
+                break;
+            }
+        }
+        self.out.extend_from_slice(&digits[start..]);
+    }
+
+    fn array<T>(&mut self, elements: &[T], write: impl Fn(&mut Self, &T)) {
+        self.out.push(b'[');
+        for (index, element) in elements.iter().enumerate() {
+            if index > 0 {
+                self.out.push(b',');
+            }
+            write(self, element);
+        }
+        self.out.push(b']');
+    }
+
+    fn base64(&mut self, bytes: &[u8]) {
+        self.encoded(bytes.len().div_ceil(3) * 4, |room| {
+            STANDARD.encode_slice(bytes, room).is_ok()
+        });
+    }
+
+    fn hex(&mut self, hash: &[u8; 32]) {
+        self.encoded(2 * hash.len(), |room| hex::encode_to_slice(hash, room).is_ok());
+    }
+
+    /// A text of known length that `encode` writes into its place.
+    fn encoded(&mut self, length: usize, encode: impl FnOnce(&mut [u8]) -> bool) {
+        self.out.push(b'"');
+        let start = self.out.len();
+        self.out.resize(start + length, 0);
+        let fits = encode(&mut self.out[start..]);
+        debug_assert!(fits, "the length of an encoding follows from that of its input");
+        self.out.push(b'"');
+    }
+
+    fn contract(&mut self, id: &[u8; 32]) {
+        if self.contract.of != Some(*id) {
+            self.contract = Spelled { of: Some(*id), text: ContractId(*id).to_string() };
+        }
+        self.out.extend_from_slice(self.contract.text.as_bytes());
+    }
+
+    fn time(&mut self, unix_seconds: u64) {
+        if self.time.of != Some(unix_seconds) {
+            self.time = Spelled { of: Some(unix_seconds), text: iso_8601(unix_seconds) };
+        }
+        self.out.push(b'"');
+        self.out.extend_from_slice(self.time.text.as_bytes());
+        self.out.push(b'"');
+    }
+}
+
+/// `2024-02-20T17:00:00Z`. A time that no ledger can have is shown as the last second of 9999.
+fn iso_8601(unix_seconds: u64) -> String {
+    let time = i64::try_from(unix_seconds)
+        .ok()
+        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
+        .unwrap_or(LATEST);
+    // Formatting numbers into a string cannot fail.
+    time.format(format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z"))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, RngCore, SeedableRng};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::domain::{EventId, Hash32, LedgerSeq};
+    use crate::store::TransactionPosition;
+
+    fn bytes(random: &mut StdRng, longest: usize) -> Vec<u8> {
+        let mut bytes = vec![0; random.random_range(0..=longest)];
+        random.fill_bytes(&mut bytes);
+        bytes
+    }
+
+    fn array(random: &mut StdRng) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        random.fill_bytes(&mut bytes);
+        bytes
+    }
+
+    /// The fields as an unhurried reader of the interface would build them.
+    fn expected_event(event: &EventRecord<'_>) -> Value {
+        let topics: Vec<_> = event.topics.iter().map(|topic| STANDARD.encode(topic)).collect();
+        let mut expected = json!({
+            "id": event.id.0,
+            "contract_id": event.contract.map_or(String::new(), |c| ContractId(*c).to_string()),
+            "data": STANDARD.encode(event.data),
+            "tx": Hash32(*event.tx).to_string(),
+            "event_index": event.event_index,
+            "ledger": event.ledger.0,
+            "ledger_closed_at": iso_8601(event.closed_at),
+            "type": if event.event_type == EventType::System { "system" } else { "contract" },
+            "application_order": event.application_order,
+            "op_index": event.op_index,
+        });
+        for position in 0..10 {
+            expected[format!("topic{}", position + 1)] = json!(topics.get(position));
+        }
+        if topics.len() > 10 {
+            expected["topics"] = json!(topics);
+        }
+        expected
+    }
+
+    #[test]
+    fn events_read_back_as_they_were() {
+        let mut random = StdRng::seed_from_u64(1);
+        let mut list = List::new();
+        let mut expected = Vec::new();
+        for _ in 0..500 {
+            let topics: Vec<_> =
+                (0..random.random_range(0..14)).map(|_| bytes(&mut random, 40)).collect();
+            let topics: Vec<&[u8]> = topics.iter().map(Vec::as_slice).collect();
+            let (contract, tx, data) =
+                (array(&mut random), array(&mut random), bytes(&mut random, 300));
+            let operation = random.random_bool(0.8);
+            let event = EventRecord {
+                id: EventId(random.next_u64() >> random.random_range(0..64)),
+                ledger: LedgerSeq(random.next_u32()),
+                closed_at: u64::from(random.next_u32()),
+                tx: &tx,
+                application_order: random.next_u32() >> 12,
+                op_index: operation.then(|| random.random_range(0..100)),
+                event_index: operation.then(|| random.random_range(0..1000)),
+                contract: random.random_bool(0.9).then_some(&contract),
+                event_type: if operation { EventType::Contract } else { EventType::System },
+                topics: &topics,
+                data: &data,
+            };
+            list.event(&event);
+            expected.push(expected_event(&event));
+        }
+        let written: Vec<Value> = serde_json::from_slice(&list.finish()).unwrap();
+        assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn the_first_fields_come_in_the_documented_order() {
+        let mut list = List::new();
+        let topics: [&[u8]; 1] = [&[0, 0, 0, 1]];
+        list.event(&EventRecord {
+            id: EventId(u64::MAX),
+            ledger: LedgerSeq(3),
+            closed_at: 1_708_448_400,
+            tx: &[0xab; 32],
+            application_order: 1,
+            op_index: None,
+            event_index: None,
+            contract: None,
+            event_type: EventType::Contract,
+            topics: &topics,
+            data: &[],
+        });
+        let expected = concat!(
+            r#"[{"id":18446744073709551615,"contract_id":"","topic1":"AAAAAQ==","topic2":null,"#,
+            r#""topic3":null,"topic4":null,"topic5":null,"topic6":null,"topic7":null,"topic8":null,"#,
+            r#""topic9":null,"topic10":null,"data":"","tx":"abababababababababababababababababab"#,
+            r#"abababababababababababababab","event_index":null,"ledger":3,"ledger_closed_at":"#,
+            r#""2024-02-20T17:00:00Z","type":"contract","application_order":1,"op_index":null}]"#,
+        );
+        assert_eq!(String::from_utf8(list.finish()).unwrap(), expected);
+    }
+
+    #[test]
+    fn transactions_read_back_as_they_were() {
+        let contracts = [ContractId([1; 32]), ContractId([2; 32])];
+        let mut list = List::new();
+        let mut expected = Vec::new();
+        for inner_tx in [None, Some(&[9; 32])] {
+            list.transaction(&TransactionRecord {
+                tx: &[8; 32],
+                inner_tx,
+                position: TransactionPosition { ledger: LedgerSeq(7), application_order: 2 },
+                closed_at: 0,
+                successful: inner_tx.is_none(),
+                source_account: "MA",
+                fee_account: "GA",
+                fee_charged: i64::MAX,
+                contracts: &contracts[..if inner_tx.is_none() { 2 } else { 0 }],
+                event_count: 4,
+                envelope: &[1],
+                result: &[2, 3],
+                meta: &[4, 5, 6],
+            });
+            expected.push(json!({
+                "tx": "08".repeat(32),
+                "ledger": 7,
+                "ledger_closed_at": "1970-01-01T00:00:00Z",
+                "application_order": 2,
+                "successful": inner_tx.is_none(),
+                "fee_bump": inner_tx.is_some(),
+                "inner_tx": inner_tx.map(|_| "09".repeat(32)),
+                "source_account": "MA",
+                "fee_account": "GA",
+                "fee_charged": "9223372036854775807",
+                "contracts": if inner_tx.is_none() {
+                    contracts.iter().map(ToString::to_string).collect::<Vec<_>>()
+                } else {
+                    Vec::new()
+                },
+                "event_count": 4,
+                "envelope_xdr": "AQ==",
+                "result_xdr": "AgM=",
+                "meta_xdr": "BAUG",
+            }));
+        }
+        let written: Vec<Value> = serde_json::from_slice(&list.finish()).unwrap();
+        assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn an_empty_list_is_an_empty_array() {
+        assert_eq!(List::new().finish(), b"[]");
+    }
+
+    #[test]
+    fn times_have_four_digit_years() {
+        assert_eq!(iso_8601(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(iso_8601(u64::MAX), "9999-12-31T23:59:59Z");
+        assert_eq!(iso_8601(253_402_300_800), "9999-12-31T23:59:59Z");
+    }
+}

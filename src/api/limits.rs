@@ -1,0 +1,121 @@
+//! Rate limits: of a token, and of a client address where no token counts.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use governor::clock::{Clock, DefaultClock};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+
+use super::ApiError;
+
+/// Checks between two sweeps of keys that have not been seen for long.
+const SWEEP_EVERY: u32 = 4096;
+
+/// How many requests one token, or one client address, may make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Requests per second in the long run.
+    pub per_second: NonZeroU32,
+    /// Requests at once after a pause.
+    pub burst: NonZeroU32,
+}
+
+impl RateLimit {
+    /// The limit of the configuration, where 0 turns it off.
+    pub fn from_setting(per_second: u32, burst: u32) -> Option<Self> {
+        let per_second = NonZeroU32::new(per_second)?;
+        Some(Self { per_second, burst: NonZeroU32::new(burst)? })
+    }
+}
+
+impl Default for RateLimit {
+    fn default() -> Self {
+        const PER_SECOND: NonZeroU32 = NonZeroU32::new(50).unwrap();
+        const BURST: NonZeroU32 = NonZeroU32::new(200).unwrap();
+        Self { per_second: PER_SECOND, burst: BURST }
+    }
+}
+
+/// Whom a limit counts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Caller {
+    /// A token, by its id.
+    Token(String),
+    /// A client without a token; of an IPv6 client the /64 network, which one customer owns whole.
+    Address(IpAddr),
+}
+
+impl Caller {
+    pub(super) fn address(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V6(v6) => {
+                let network = v6.to_bits() & !u128::from(u64::MAX);
+                Self::Address(Ipv6Addr::from_bits(network).into())
+            }
+            v4 => Self::Address(v4),
+        }
+    }
+}
+
+/// Counts requests per caller.
+pub(super) struct Limits {
+    limiter: Option<DefaultKeyedRateLimiter<Caller>>,
+    clock: DefaultClock,
+    checks: AtomicU32,
+}
+
+impl Limits {
+    pub(super) fn new(limit: Option<RateLimit>) -> Self {
+        let quota = |limit: RateLimit| Quota::per_second(limit.per_second).allow_burst(limit.burst);
+        let limiter = limit.map(|limit| RateLimiter::keyed(quota(limit)));
+        Self { limiter, clock: DefaultClock::default(), checks: AtomicU32::new(0) }
+    }
+
+    /// Counts a request of `caller`, and refuses it when it is one too many.
+    pub(super) fn count(&self, caller: impl FnOnce() -> Caller) -> Result<(), ApiError> {
+        let Some(limiter) = &self.limiter else { return Ok(()) };
+        if self.checks.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
+            limiter.retain_recent();
+        }
+        limiter.check_key(&caller()).map_err(|too_early| {
+            let wait = too_early.wait_time_from(self.clock.now());
+            ApiError::TooManyRequests { retry_after: wait.as_secs_f64().ceil().max(1.0) as u64 }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_caller_has_a_burst_of_its_own() {
+        let limits = Limits::new(RateLimit::from_setting(1, 3));
+        let token = || Caller::Token("a".into());
+        for _ in 0..3 {
+            assert!(limits.count(token).is_ok());
+        }
+        let refused = limits.count(token).unwrap_err();
+        assert!(matches!(refused, ApiError::TooManyRequests { retry_after: 1 }));
+        assert!(limits.count(|| Caller::Token("b".into())).is_ok());
+        assert!(limits.count(|| Caller::address([127, 0, 0, 1].into())).is_ok());
+    }
+
+    #[test]
+    fn zero_turns_the_limit_off() {
+        for (per_second, burst) in [(0, 5), (5, 0)] {
+            let limits = Limits::new(RateLimit::from_setting(per_second, burst));
+            assert!((0..1000).all(|_| limits.count(|| Caller::Token("a".into())).is_ok()));
+        }
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_caller() {
+        let caller = |text: &str| Caller::address(text.parse().unwrap());
+        assert_eq!(caller("2001:db8::1"), caller("2001:db8::ffff:1"));
+        assert_ne!(caller("2001:db8::1"), caller("2001:db8:0:1::1"));
+        assert_eq!(caller("::ffff:10.0.0.1"), caller("10.0.0.1"));
+        assert_ne!(caller("10.0.0.1"), caller("10.0.0.2"));
+    }
+}

@@ -1,0 +1,73 @@
+//! Pages: `limit`, `offset`, `cursor` and `order`, as every list takes them.
+
+use super::ApiError;
+use super::params::Query;
+use crate::domain::{Direction, Page};
+
+const DEFAULT_LIMIT: usize = 100;
+const LARGEST_LIMIT: usize = 1000;
+
+/// Reads the page that a query asks for; `cursor` reads the position that a cursor names.
+pub(super) fn page<C>(
+    query: &Query<'_>,
+    cursor: impl FnOnce(&Query<'_>) -> Result<Option<C>, ApiError>,
+) -> Result<Page<C>, ApiError> {
+    let order = [("asc", Direction::OldestFirst), ("desc", Direction::NewestFirst)];
+    Ok(Page {
+        direction: query.word("order", &order)?.unwrap_or_default(),
+        cursor: cursor(query)?,
+        offset: query.number("offset", u64::MAX)?.unwrap_or(0),
+        limit: limit(query)?,
+    })
+}
+
+fn limit(query: &Query<'_>) -> Result<usize, ApiError> {
+    let Some(given) = query.number("limit", LARGEST_LIMIT as u64)? else {
+        return Ok(DEFAULT_LIMIT);
+    };
+    match usize::try_from(given) {
+        Ok(0) => Err(ApiError::parameter("limit", "is 0: give a number from 1 to 1000")),
+        Ok(limit) => Ok(limit),
+        Err(_) => Ok(LARGEST_LIMIT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(raw: &str) -> Result<Page<u64>, String> {
+        let query = Query::parse(raw, &["limit", "offset", "cursor", "order"])
+            .map_err(|error| error.to_string())?;
+        page(&query, |query| query.number("cursor", u64::MAX)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn defaults_are_a_hundred_of_the_newest() {
+        let expected =
+            Page { direction: Direction::NewestFirst, cursor: None, offset: 0, limit: 100 };
+        assert_eq!(parse("").unwrap(), expected);
+        assert_eq!(parse("order=desc&limit=100&offset=0").unwrap(), expected);
+    }
+
+    #[test]
+    fn limit_is_clamped_and_never_zero() {
+        for (text, limit) in [("1", 1), ("999", 999), ("1000", 1000), ("1001", 1000)] {
+            assert_eq!(parse(&format!("limit={text}")).unwrap().limit, limit);
+        }
+        assert_eq!(parse(&format!("limit={}", "9".repeat(99))).unwrap().limit, 1000);
+        for text in ["0", "00", "-1", "", "ten"] {
+            assert!(parse(&format!("limit={text}")).unwrap_err().contains("'limit'"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_makes_the_offset_irrelevant_but_not_its_form() {
+        let page = parse("cursor=7&offset=9&order=asc").unwrap();
+        assert_eq!((page.cursor, page.skip()), (Some(7), 0));
+        assert_eq!(page.direction, Direction::OldestFirst);
+        assert!(parse("cursor=7&offset=x").unwrap_err().contains("'offset'"));
+        assert!(parse("cursor=&offset=1").unwrap_err().contains("'cursor'"));
+        assert!(parse("order=ASC").unwrap_err().contains("'order'"));
+    }
+}

@@ -1,0 +1,339 @@
+//! Parameters of a request: percent-decoding, names, and the values that several routes share.
+//! Knows no route and no HTTP.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use percent_encoding::percent_decode_str;
+use stellar_xdr::{Limits, ReadXdr, ScVal};
+
+use super::ApiError;
+use crate::domain::{ContractId, LedgerRange, TxHash, excerpt};
+
+/// Contracts that one request may name.
+pub(super) const MOST_CONTRACTS: usize = 200;
+
+/// Topic values that one request may name.
+pub(super) const MOST_TOPICS: usize = 16;
+
+/// Nesting that the network itself allows in a value, and more than a URI can carry in length.
+const SCVAL_LIMITS: Limits = Limits { depth: 500, len: super::LONGEST_URI };
+
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The query of a request, reduced to the parameters that its route knows.
+#[derive(Debug)]
+pub(super) struct Query<'a> {
+    values: Vec<(&'static str, Cow<'a, str>)>,
+}
+
+impl<'a> Query<'a> {
+    /// Splits a raw query. Unknown names are passed over; a known one that is repeated, or whose
+    /// value is not UTF-8, is refused.
+    pub(super) fn parse(raw: &'a str, known: &[&'static str]) -> Result<Self, ApiError> {
+        let mut values: Vec<(&'static str, Cow<'a, str>)> = Vec::new();
+        for pair in raw.split('&') {
+            let (raw_name, raw_value) = pair.split_once('=').unwrap_or((pair, ""));
+            let Ok(decoded_name) = form_decode(raw_name) else { continue };
+            let Some(name) = known.iter().copied().find(|name| *name == decoded_name) else {
+                continue;
+            };
+            if values.iter().any(|(earlier, _)| *earlier == name) {
+                return Err(ApiError::parameter(name, "is given more than once: give it once"));
+            }
+            let value = form_decode(raw_value).map_err(|NotUtf8| not_utf8(name))?;
+            values.push((name, value));
+        }
+        Ok(Self { values })
+    }
+
+    /// The value of a parameter, when it is given.
+    pub(super) fn get(&self, name: &'static str) -> Option<&str> {
+        self.values.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_ref())
+    }
+
+    /// A whole number, `None` when it is not given. Numbers past the range saturate.
+    pub(super) fn number(&self, name: &'static str, most: u64) -> Result<Option<u64>, ApiError> {
+        self.get(name).map(|text| number(name, text, most)).transpose()
+    }
+
+    /// One of a few words, `None` when it is not given.
+    pub(super) fn word<T: Copy>(
+        &self,
+        name: &'static str,
+        words: &[(&str, T)],
+    ) -> Result<Option<T>, ApiError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let found = words.iter().find(|(word, _)| *word == text);
+        found.map(|(_, value)| Some(*value)).ok_or_else(|| {
+            let choice: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            let choice = choice.join(" or ");
+            ApiError::parameter(name, format!("is '{}': give {choice}", excerpt(text)))
+        })
+    }
+
+    /// The ledgers from `from` to `to`, `None` when neither is given.
+    pub(super) fn ledgers(&self) -> Result<Option<LedgerRange>, ApiError> {
+        const LAST: u32 = i32::MAX.cast_unsigned();
+        let ledger = |name| -> Result<Option<u32>, ApiError> {
+            let saturated = self.number(name, u64::from(LAST))?;
+            Ok(saturated.map(|number| u32::try_from(number).unwrap_or(LAST)))
+        };
+        Ok(match (ledger("from")?, ledger("to")?) {
+            (None, None) => None,
+            (from, to) => Some(LedgerRange::new(from.unwrap_or(0), to.unwrap_or(LAST))),
+        })
+    }
+
+    /// The comma-separated contract IDs of `contracts`, which must be given.
+    pub(super) fn contracts(&self) -> Result<Vec<ContractId>, ApiError> {
+        const NAME: &str = "contracts";
+        let text = self.get(NAME).ok_or_else(|| {
+            ApiError::parameter(NAME, "is missing: give contract IDs separated by commas")
+        })?;
+        let text = text.strip_suffix(',').unwrap_or(text);
+        let given = text.split(',').count();
+        if given > MOST_CONTRACTS {
+            return Err(too_many(NAME, given, MOST_CONTRACTS));
+        }
+        let parse = |id: &str| id.parse().map_err(|error| ApiError::parameter(NAME, says(error)));
+        let mut contracts: Vec<ContractId> =
+            text.split(',').map(parse).collect::<Result<_, _>>()?;
+        contracts.sort_unstable();
+        contracts.dedup();
+        Ok(contracts)
+    }
+
+    /// The comma-separated topic values of `topics`, as XDR; empty when it is not given.
+    pub(super) fn topics(&self) -> Result<Vec<Vec<u8>>, ApiError> {
+        const NAME: &str = "topics";
+        let Some(text) = self.get(NAME) else { return Ok(Vec::new()) };
+        let given = text.split(',').count();
+        if given > MOST_TOPICS {
+            return Err(too_many(NAME, given, MOST_TOPICS));
+        }
+        text.split(',').map(|value| scval(NAME, value)).collect()
+    }
+
+    /// One topic value, as XDR.
+    pub(super) fn topic(&self, name: &'static str) -> Result<Option<Vec<u8>>, ApiError> {
+        self.get(name).map(|text| scval(name, text)).transpose()
+    }
+}
+
+/// A contract ID of the path.
+pub(super) fn path_contract(raw: &str) -> Result<ContractId, ApiError> {
+    const NAME: &str = "contract_id";
+    path_value(NAME, raw)?.parse().map_err(|error| ApiError::parameter(NAME, says(error)))
+}
+
+/// A transaction hash of the path.
+pub(super) fn path_hash(raw: &str) -> Result<TxHash, ApiError> {
+    const NAME: &str = "tx_hex";
+    path_value(NAME, raw)?.parse().map_err(|error| ApiError::parameter(NAME, says(error)))
+}
+
+fn path_value<'a>(name: &'static str, raw: &'a str) -> Result<Cow<'a, str>, ApiError> {
+    percent_decode_str(raw).decode_utf8().map_err(|_| not_utf8(name))
+}
+
+/// Decimal digits and nothing else; saturates at `most`.
+fn number(name: &'static str, text: &str, most: u64) -> Result<u64, ApiError> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let problem = format!("is '{}': give a whole number in decimal digits", excerpt(text));
+        return Err(ApiError::parameter(name, problem));
+    }
+    // Only too large a number fails to parse here.
+    Ok(text.parse().unwrap_or(u64::MAX).min(most))
+}
+
+/// The XDR of one `ScVal`, given as base64.
+fn scval(name: &'static str, text: &str) -> Result<Vec<u8>, ApiError> {
+    let problem = |what: &str| {
+        let value = excerpt(text);
+        ApiError::parameter(
+            name,
+            format!("holds '{value}', {what}: give the base64 XDR of an ScVal"),
+        )
+    };
+    if text.is_empty() {
+        return Err(problem("an empty value"));
+    }
+    // A blank is a '+' that was not percent-encoded.
+    let bytes =
+        BASE64.decode(text.replace(' ', "+")).map_err(|_| problem("which is not base64"))?;
+    ScVal::from_xdr(&bytes, SCVAL_LIMITS).map_err(|_| problem("which is not an ScVal"))?;
+    Ok(bytes)
+}
+
+struct NotUtf8;
+
+/// Decodes a name or value of a query: `+` is a blank, `%XX` a byte.
+fn form_decode(raw: &str) -> Result<Cow<'_, str>, NotUtf8> {
+    if !raw.contains('+') {
+        return percent_decode_str(raw).decode_utf8().map_err(|_| NotUtf8);
+    }
+    let spaced = raw.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8().map_err(|_| NotUtf8)?;
+    Ok(Cow::Owned(decoded.into_owned()))
+}
+
+fn not_utf8(name: &'static str) -> ApiError {
+    ApiError::parameter(name, "is not UTF-8: percent-encode its UTF-8 bytes")
+}
+
+fn too_many(name: &'static str, given: usize, most: usize) -> ApiError {
+    ApiError::parameter(name, format!("holds {given} values: give {most} at the most"))
+}
+
+/// Continues "parameter 'x' …" with a sentence of the domain.
+fn says(error: crate::domain::ParseError) -> String {
+    format!("is malformed: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
+    // ScVal::Symbol("transfer")
+    const TRANSFER: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
+
+    fn query<'a>(raw: &'a str, known: &[&'static str]) -> Query<'a> {
+        Query::parse(raw, known).unwrap()
+    }
+
+    fn problem(result: Result<impl std::fmt::Debug, ApiError>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn takes_known_parameters_and_passes_over_others() {
+        let query = query("x=1&limit=2&x=3&%FF=4&&=5&of%66set=%36+", &["limit", "offset"]);
+        assert_eq!(query.get("limit"), Some("2"));
+        assert_eq!(query.get("offset"), Some("6 "));
+        assert_eq!(query.values.len(), 2);
+    }
+
+    #[test]
+    fn refuses_repeated_and_undecodable_parameters_by_name() {
+        for raw in ["limit=1&limit=1", "limit=1&l%69mit=2", "limit&limit=1"] {
+            assert!(problem(Query::parse(raw, &["limit"])).contains("'limit' is given more than"));
+        }
+        for raw in ["limit=%FF", "limit=1%C3", "limit=%ED%A0%80"] {
+            assert!(problem(Query::parse(raw, &["limit"])).contains("'limit' is not UTF-8"));
+        }
+        assert!(Query::parse("other=%FF&other=1", &["limit"]).is_ok());
+    }
+
+    #[test]
+    fn numbers_are_digits_and_saturate() {
+        let parse = |text: &str| number("n", text, 1000).map_err(|error| error.to_string());
+        for (text, value) in [
+            ("0", 0),
+            ("7", 7),
+            ("007", 7),
+            ("1000", 1000),
+            ("1001", 1000),
+            (&"9".repeat(5000), 1000),
+        ] {
+            assert_eq!(parse(text), Ok(value), "{text}");
+        }
+        for text in ["", " ", " 1", "1 ", "+1", "-1", "1.0", "1e3", "0x10", "a", "١", "null", "1,2"]
+        {
+            assert!(parse(text).unwrap_err().starts_with("parameter 'n' is '"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_takes_either_end_and_saturates_at_i32() {
+        let ledgers = |raw| query(raw, &["from", "to"]).ledgers();
+        let last = i32::MAX as u32;
+        assert_eq!(ledgers("").unwrap(), None);
+        assert_eq!(ledgers("from=5").unwrap(), Some(LedgerRange::new(5, last)));
+        assert_eq!(ledgers("to=5").unwrap(), Some(LedgerRange::new(0, 5)));
+        assert_eq!(
+            ledgers("from=99999999999999999999&to=4294967295").unwrap(),
+            Some(LedgerRange::new(last, last))
+        );
+        assert!(ledgers("from=9&to=5").unwrap().unwrap().is_empty());
+        assert!(problem(ledgers("from=&to=5")).contains("'from'"));
+        assert!(problem(ledgers("to=x")).contains("'to'"));
+    }
+
+    #[test]
+    fn contracts_tolerate_one_trailing_comma() {
+        let contracts = |value: &str| {
+            let raw = format!("contracts={value}");
+            query(&raw, &["contracts"]).contracts()
+        };
+        assert_eq!(contracts(CONTRACT).unwrap().len(), 1);
+        assert_eq!(contracts(&format!("{CONTRACT},")).unwrap().len(), 1);
+        assert_eq!(contracts(&format!("{CONTRACT},{CONTRACT}")).unwrap().len(), 1);
+        assert_eq!(contracts(&format!("{CONTRACT}%2C{CONTRACT}")).unwrap().len(), 1);
+        for bad in ["", ",", &format!(",{CONTRACT}"), &format!("{CONTRACT},,"), "C", "%20"] {
+            assert!(problem(contracts(bad)).contains("'contracts'"), "{bad}");
+        }
+        assert!(problem(query("", &["contracts"]).contracts()).contains("is missing"));
+        assert!(contracts(&vec![CONTRACT; 200].join(",")).is_ok());
+        assert!(problem(contracts(&vec![CONTRACT; 201].join(","))).contains("201 values"));
+    }
+
+    #[test]
+    fn topics_are_base64_of_one_scval_each() {
+        let topics = |value: &str| {
+            let raw = format!("topics={value}");
+            query(&raw, &["topics"]).topics()
+        };
+        let transfer = topics(TRANSFER).unwrap();
+        assert_eq!(transfer[0].len(), 16);
+        assert_eq!(
+            topics(TRANSFER.trim_end_matches('=')).unwrap(),
+            transfer,
+            "padding is optional"
+        );
+        assert_eq!(topics(&format!("{TRANSFER},{TRANSFER}")).unwrap().len(), 2);
+        // ScVal::U32(0xfb) holds a '+' when encoded: sent raw, escaped and as a blank.
+        for value in ["AAAAAwAAAPs+", "AAAAAwAA+/s=", "AAAAAwAA%2B/s=", "AAAAAwAA%20/s="] {
+            assert_eq!(topics(value).is_ok(), value.len() > 12 || value.ends_with("s="), "{value}");
+        }
+        for bad in [
+            "",
+            ",",
+            &format!("{TRANSFER},"),
+            "!",
+            "AAAA",
+            "AAAAAQAAAAE",
+            "_-",
+            "AAAADwAAAAh0cmFuc2ZlcgAAAAA=",
+        ] {
+            assert!(problem(topics(bad)).contains("'topics'"), "{bad}");
+        }
+        assert!(topics(&vec![TRANSFER; 16].join(",")).is_ok());
+        assert!(problem(topics(&vec![TRANSFER; 17].join(","))).contains("17 values"));
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_without_harm() {
+        // Vectors of one vector each, 2000 deep: 12 bytes a level.
+        let level = [0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 1];
+        let deep = base64::engine::general_purpose::STANDARD.encode(level.repeat(2000));
+        assert!(scval("topics", &deep).is_err());
+    }
+
+    #[test]
+    fn path_values_are_decoded() {
+        assert!(path_contract(CONTRACT).is_ok());
+        assert!(path_contract(&CONTRACT.replace('C', "%43")).is_ok());
+        assert!(problem(path_contract("%FF")).contains("'contract_id' is not UTF-8"));
+        assert!(problem(path_contract(&CONTRACT.to_lowercase())).contains("'contract_id'"));
+        let hash = "Ab".repeat(32);
+        assert_eq!(path_hash(&hash).unwrap(), path_hash(&format!("0x{hash}")).unwrap());
+        assert!(problem(path_hash("0x")).contains("'tx_hex'"));
+    }
+}

@@ -1,0 +1,194 @@
+//! The socket of a connection, with two habits that the HTTP library lacks: a client that does not
+//! read is given up after a while, and a request that is not HTTP is answered in JSON as well.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use super::error;
+
+/// A TCP stream with a limit on how long a write may stall.
+pub(super) struct Wire {
+    stream: TcpStream,
+    patience: Duration,
+    /// Runs while the client's window is full.
+    stalled: Option<Pin<Box<Sleep>>>,
+    replacement: Option<Replacement>,
+}
+
+/// Bytes that are written in place of what the HTTP library wanted to write.
+struct Replacement {
+    bytes: Vec<u8>,
+    written: usize,
+    /// Length of what is replaced.
+    stands_for: usize,
+}
+
+impl Wire {
+    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
+        Self { stream, patience, stalled: None, replacement: None }
+    }
+
+    /// Passes on the outcome of a write, unless the client has not read for too long.
+    fn unless_stalled<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.stalled = None;
+            return outcome;
+        }
+        let patience = self.patience;
+        let sleep = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(sleep.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn poll_replacement(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        while let Some(replacement) = &mut self.replacement {
+            let rest = &replacement.bytes[replacement.written..];
+            if rest.is_empty() {
+                let length = replacement.stands_for;
+                self.replacement = None;
+                return Poll::Ready(Ok(length));
+            }
+            let outcome = Pin::new(&mut self.stream).poll_write(cx, rest);
+            let written = ready!(self.unless_stalled(cx, outcome))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            if let Some(replacement) = &mut self.replacement {
+                replacement.written += written;
+            }
+        }
+        Poll::Ready(Ok(0))
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.replacement.is_none()
+            && let Some(better) = json_for_bare_error(bytes)
+        {
+            let stands_for = bytes.len();
+            self.replacement = Some(Replacement { bytes: better, written: 0, stands_for });
+        }
+        if self.replacement.is_some() {
+            return self.poll_replacement(cx);
+        }
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.unless_stalled(cx, outcome)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
+        if self.replacement.is_some() || json_for_bare_error(first).is_some() {
+            return self.poll_write(cx, first);
+        }
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.unless_stalled(cx, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The library answers what it cannot parse with a bare status line. It is told from an answer of
+/// ours by what it lacks: a request id.
+fn json_for_bare_error(bytes: &[u8]) -> Option<Vec<u8>> {
+    let status = bytes.strip_prefix(b"HTTP/1.")?.get(1..5)?;
+    if status[..2] != *b" 4" || !bytes.ends_with(b"\r\n\r\n") {
+        return None;
+    }
+    let head = std::str::from_utf8(bytes).ok()?;
+    if head.contains("\r\nx-request-id:") {
+        return None;
+    }
+    Some(match &status[1..] {
+        b"414" => whole_answer(
+            "414 URI Too Long",
+            "uri_too_long",
+            "the path and query are too long: ask for fewer values at a time",
+        ),
+        b"431" => whole_answer(
+            "431 Request Header Fields Too Large",
+            "headers_too_large",
+            "the request's headers are too many or too long: send fewer",
+        ),
+        _ => whole_answer(
+            "400 Bad Request",
+            "bad_request",
+            "the request is not well-formed HTTP/1.1: check its request line and headers, and percent-encode the path and query",
+        ),
+    })
+}
+
+/// An answer for a client whose request never became one; the connection closes after it.
+pub(super) fn whole_answer(status: &str, code: &str, sentence: &str) -> Vec<u8> {
+    let body = error::body(code, sentence);
+    let mut answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    answer.extend_from_slice(&body);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_bare_client_errors_are_replaced() {
+        let bare = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        let better = String::from_utf8(json_for_bare_error(bare).unwrap()).unwrap();
+        assert!(better.starts_with("HTTP/1.1 400 Bad Request\r\n"));
+        let (_, body) = better.split_once("\r\n\r\n").unwrap();
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["code"], "bad_request");
+        for other in [
+            &b"HTTP/1.1 200 OK\r\n\r\n"[..],
+            b"HTTP/1.1 404 Not Found\r\nx-request-id: 1\r\n\r\n",
+            b"HTTP/1.1 100 Continue\r\n\r\n",
+            b"HTTP/1.1 4",
+            b"",
+            b"[]",
+        ] {
+            assert!(json_for_bare_error(other).is_none());
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What a token says about its owner, and the one place that decides what an owner may do.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::AuthError;
+use crate::domain::Network;
+
+/// Value of the `iss` claim of every token.
+pub const ISSUER: &str = "orrery";
+
+/// The claims of a verified token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claims {
+    /// Owner of the token, and of everything that is made with it.
+    pub sub: String,
+    /// Expiry, UNIX seconds.
+    pub exp: u64,
+    /// Time of issue, UNIX seconds.
+    pub iat: u64,
+    /// Always [`ISSUER`].
+    pub iss: String,
+    /// Network id in lowercase hex.
+    pub aud: String,
+    /// The token's own id, by which it is revoked.
+    pub jti: String,
+    /// What the owner has access to.
+    pub plan: Plan,
+    /// Narrows the plan; a token without scopes may do all that its plan allows.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub scopes: Option<Vec<Scope>>,
+    /// Not valid before, UNIX seconds. Never issued here; honoured when another issuer sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub nbf: Option<u64>,
+}
+
+/// Reads an optional claim that must not be `null`: `"scopes": null` would otherwise mean
+/// "no restriction".
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
+}
+
+/// What an owner has access to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Plan {
+    /// Everything, on test networks only.
+    Dev,
+    /// Queries, RPC and webhooks on every network; no custom programs.
+    Builder,
+    /// Builder with custom programs. What a self-hoster issues unless told otherwise.
+    #[default]
+    Pro,
+    /// Pro, with limits of its own.
+    Protocol,
+}
+
+/// A group of actions that a token may be narrowed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Read stored data.
+    Read,
+    /// Deploy, extend and delete custom programs.
+    Deploy,
+    /// Manage webhook subscriptions.
+    Webhooks,
+    /// Operate the service.
+    Admin,
+}
+
+const PLANS: [(&str, Plan); 4] = [
+    ("dev", Plan::Dev),
+    ("builder", Plan::Builder),
+    ("pro", Plan::Pro),
+    ("protocol", Plan::Protocol),
+];
+
+const SCOPES: [(&str, Scope); 4] = [
+    ("read", Scope::Read),
+    ("deploy", Scope::Deploy),
+    ("webhooks", Scope::Webhooks),
+    ("admin", Scope::Admin),
+];
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(PLANS.iter().find(|(_, plan)| plan == self).map_or("", |(name, _)| name))
+    }
+}
+
+impl FromStr for Plan {
+    type Err = AuthError;
+
+    fn from_str(text: &str) -> Result<Self, AuthError> {
+        let found = PLANS.iter().find(|(name, _)| *name == text);
+        found.map(|(_, plan)| *plan).ok_or_else(|| AuthError::UnknownPlan(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(SCOPES.iter().find(|(_, scope)| scope == self).map_or("", |(name, _)| name))
+    }
+}
+
+impl FromStr for Scope {
+    type Err = AuthError;
+
+    fn from_str(text: &str) -> Result<Self, AuthError> {
+        let found = SCOPES.iter().find(|(name, _)| *name == text);
+        found.map(|(_, scope)| *scope).ok_or_else(|| AuthError::UnknownScope(text.to_owned()))
+    }
+}
+
+/// Part of the service that a right belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Area {
+    /// Events and transactions.
+    Queries,
+    /// Custom indexing programs.
+    Programs,
+    /// Webhooks.
+    Webhooks,
+}
+
+/// What a route asks of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Right {
+    /// Part of the service, which the plan must include.
+    pub area: Area,
+    /// Action, which the scopes must include when there are any.
+    pub scope: Scope,
+}
+
+/// Why a valid token does not allow a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The plan ends where the public network begins.
+    #[error("the plan 'dev' has no access to the public network: use a token of another plan")]
+    DevOnMainnet,
+    /// The plan has no custom programs.
+    #[error(
+        "the plan 'builder' has no custom indexing programs: use a token of the plan 'pro' or 'protocol'"
+    )]
+    NoPrograms,
+    /// The token is narrowed to other actions.
+    #[error("the token lacks the scope '{0}': use a token with it, or one without scopes")]
+    Scope(Scope),
+}
+
+/// Decides whether a token with these claims has `right` on `network`. Every route asks here.
+pub fn decide(claims: &Claims, right: Right, network: &Network) -> Result<(), Refusal> {
+    if claims.plan == Plan::Dev && network.name() == "mainnet" {
+        return Err(Refusal::DevOnMainnet);
+    }
+    if claims.plan == Plan::Builder && right.area == Area::Programs {
+        return Err(Refusal::NoPrograms);
+    }
+    match &claims.scopes {
+        Some(scopes) if !scopes.contains(&right.scope) => Err(Refusal::Scope(right.scope)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims(plan: Plan, scopes: Option<Vec<Scope>>) -> Claims {
+        Claims {
+            sub: "ana".into(),
+            exp: 2,
+            iat: 1,
+            iss: ISSUER.into(),
+            aud: String::new(),
+            jti: "1".into(),
+            plan,
+            scopes,
+            nbf: None,
+        }
+    }
+
+    #[test]
+    fn plans_open_what_the_table_of_plans_says() {
+        let testnet = Network::from_name_or_passphrase("testnet");
+        let mainnet = Network::from_name_or_passphrase("pubnet");
+        let areas = [Area::Queries, Area::Programs, Area::Webhooks];
+        for (plan, on_testnet, on_mainnet) in [
+            (Plan::Dev, [true, true, true], [false, false, false]),
+            (Plan::Builder, [true, false, true], [true, false, true]),
+            (Plan::Pro, [true, true, true], [true, true, true]),
+            (Plan::Protocol, [true, true, true], [true, true, true]),
+        ] {
+            for (network, expected) in [(&testnet, on_testnet), (&mainnet, on_mainnet)] {
+                let allowed = areas.map(|area| {
+                    let right = Right { area, scope: Scope::Read };
+                    decide(&claims(plan, None), right, network).is_ok()
+                });
+                assert_eq!(allowed, expected, "{plan} on {network}");
+            }
+        }
+    }
+
+    #[test]
+    fn scopes_narrow_a_token() {
+        let network = Network::from_name_or_passphrase("testnet");
+        let read = Right { area: Area::Queries, scope: Scope::Read };
+        let with = |scopes| decide(&claims(Plan::Pro, scopes), read, &network);
+        assert_eq!(with(None), Ok(()));
+        assert_eq!(with(Some(vec![Scope::Webhooks, Scope::Read])), Ok(()));
+        assert_eq!(with(Some(vec![Scope::Admin])), Err(Refusal::Scope(Scope::Read)));
+        assert_eq!(with(Some(vec![])), Err(Refusal::Scope(Scope::Read)));
+    }
+
+    #[test]
+    fn names_of_plans_and_scopes_round_trip() {
+        for (name, plan) in PLANS {
+            assert_eq!(plan.to_string(), name);
+            assert_eq!(name.parse::<Plan>().unwrap(), plan);
+            assert_eq!(serde_json::to_value(plan).unwrap(), name);
+        }
+        for (name, scope) in SCOPES {
+            assert_eq!(scope.to_string(), name);
+            assert_eq!(name.parse::<Scope>().unwrap(), scope);
+            assert_eq!(serde_json::to_value(scope).unwrap(), name);
+        }
+        assert!("Pro".parse::<Plan>().is_err());
+        assert!("webhook".parse::<Scope>().is_err());
+    }
+}

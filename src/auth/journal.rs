@@ -1,0 +1,238 @@
+//! The append-only file of issued and revoked tokens. Knows lines and locks, not signatures.
+//!
+//! One JSON object per line. A line is on disk before its writer is told so, and a writer holds the
+//! file's lock; whatever a crash left half written is therefore a line that nobody relied on.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+
+use super::AuthError;
+use super::claims::{Plan, Scope};
+
+const JOURNAL_FILE: &str = "tokens.jsonl";
+
+/// A token that was issued here, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenEntry {
+    /// The token's id.
+    pub jti: String,
+    /// Its owner.
+    pub sub: String,
+    /// Its plan.
+    pub plan: Plan,
+    /// What it is narrowed to; empty when it is not.
+    pub scopes: Vec<Scope>,
+    /// Whether it was issued as a trial.
+    pub trial: bool,
+    /// Time of issue, UNIX seconds.
+    pub issued_at: u64,
+    /// Expiry, UNIX seconds.
+    pub expires_at: u64,
+    /// Time of revocation, UNIX seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<u64>,
+}
+
+/// One line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Line {
+    /// A token was issued.
+    Issued(TokenEntry),
+    /// A token is no longer valid.
+    Revoked { jti: String, at: u64 },
+}
+
+/// The file, and what was last read of it.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    stamp: Option<Stamp>,
+    issued: Vec<TokenEntry>,
+    /// Token id → time of revocation. Nothing is ever taken out: a process that has seen a
+    /// revocation keeps to it, whatever happens to the file.
+    revoked: HashMap<String, u64>,
+}
+
+/// Changes whenever the file does: appending moves the length and the time of change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    length: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
+        Self { inode: metadata.ino(), length: metadata.len(), changed }
+    }
+}
+
+impl Journal {
+    /// Opens the file in `directory`, creating an empty one when there is none.
+    pub(super) fn open(directory: &Path) -> Result<Self, AuthError> {
+        let path = directory.join(JOURNAL_FILE);
+        let journal = Self { path, known: RwLock::default() };
+        journal.file().map_err(|error| journal.failed("cannot create", error))?;
+        journal.refresh()?;
+        Ok(journal)
+    }
+
+    /// Appends a line and waits until it is on disk.
+    pub(super) fn append(&self, line: &Line) -> Result<(), AuthError> {
+        let mut text = serde_json::to_vec(line)
+            .map_err(|error| self.failed("cannot write", io::Error::from(error)))?;
+        text.push(b'\n');
+        self.append_bytes(&text).map_err(|error| self.failed("cannot write", error))?;
+        self.refresh()
+    }
+
+    /// When the token was revoked, if it was. Looks whether the file changed first.
+    pub(super) fn revoked_at(&self, jti: &str) -> Result<Option<u64>, AuthError> {
+        self.refresh()?;
+        Ok(self.known.read().revoked.get(jti).copied())
+    }
+
+    /// All tokens that were issued, in the order of issue.
+    pub(super) fn issued(&self) -> Result<Vec<TokenEntry>, AuthError> {
+        self.refresh()?;
+        let known = self.known.read();
+        let with_revocation = |entry: &TokenEntry| TokenEntry {
+            revoked_at: known.revoked.get(&entry.jti).copied(),
+            ..entry.clone()
+        };
+        Ok(known.issued.iter().map(with_revocation).collect())
+    }
+
+    fn file(&self) -> io::Result<File> {
+        OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.path)
+    }
+
+    fn append_bytes(&self, line: &[u8]) -> io::Result<()> {
+        let mut file = self.file()?;
+        file.lock()?;
+        if file.seek(SeekFrom::End(0))? > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            let mut last = [0];
+            file.read_exact(&mut last)?;
+            if last != *b"\n" {
+                // Closes a line that a crash left half written.
+                file.write_all(b"\n")?;
+            }
+        }
+        file.write_all(line)?;
+        file.sync_all()
+    }
+
+    fn refresh(&self) -> Result<(), AuthError> {
+        let unreadable = |error| self.failed("cannot read", error);
+        let stamp = Stamp::of(&fs::metadata(&self.path).map_err(unreadable)?);
+        if self.known.read().stamp == Some(stamp) {
+            return Ok(());
+        }
+        let mut known = self.known.write();
+        let mut file = File::open(&self.path).map_err(unreadable)?;
+        // Taken before reading, so that what is appended meanwhile is noticed at the next look.
+        let stamp = Stamp::of(&file.metadata().map_err(unreadable)?);
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(unreadable)?;
+        known.read_lines(&bytes, &self.path);
+        known.stamp = Some(stamp);
+        Ok(())
+    }
+
+    fn failed(&self, what: &'static str, error: io::Error) -> AuthError {
+        AuthError::io(what, &self.path, error)
+    }
+}
+
+impl Known {
+    fn read_lines(&mut self, bytes: &[u8], path: &Path) {
+        self.issued.clear();
+        for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            if line.is_empty() {
+                continue;
+            }
+            match serde_json::from_slice(line) {
+                Ok(Line::Issued(entry)) => self.issued.push(entry),
+                Ok(Line::Revoked { jti, at }) => {
+                    self.revoked.entry(jti).or_insert(at);
+                }
+                Err(error) => {
+                    let (path, line) = (path.display(), number + 1);
+                    tracing::warn!(%path, line, %error, "skipped an unreadable line of the token list");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revoked(jti: &str) -> Line {
+        Line::Revoked { jti: jti.to_owned(), at: 7 }
+    }
+
+    #[test]
+    fn a_torn_last_line_is_skipped_and_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::open(directory.path()).unwrap();
+        journal.append(&revoked("a")).unwrap();
+        let mut file = journal.file().unwrap();
+        file.write_all(br#"{"revoked":{"jti":"torn","#).unwrap();
+        assert_eq!(journal.revoked_at("a").unwrap(), Some(7));
+        journal.append(&revoked("b")).unwrap();
+        let again = Journal::open(directory.path()).unwrap();
+        assert_eq!(again.revoked_at("a").unwrap(), Some(7));
+        assert_eq!(again.revoked_at("b").unwrap(), Some(7));
+        assert_eq!(again.revoked_at("torn").unwrap(), None);
+    }
+
+    #[test]
+    fn writers_at_the_same_time_lose_nothing_and_readers_see_it_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let reader = Journal::open(directory.path()).unwrap();
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let directory = directory.path();
+                scope.spawn(move || {
+                    let journal = Journal::open(directory).unwrap();
+                    for number in 0..10 {
+                        journal.append(&revoked(&format!("{writer}-{number}"))).unwrap();
+                    }
+                });
+            }
+        });
+        for writer in 0..4 {
+            for number in 0..10 {
+                let jti = format!("{writer}-{number}");
+                assert!(reader.revoked_at(&jti).unwrap().is_some(), "{jti}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_vanished_file_is_an_error_rather_than_an_amnesty() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::open(directory.path()).unwrap();
+        journal.append(&revoked("a")).unwrap();
+        fs::remove_file(&journal.path).unwrap();
+        assert!(journal.revoked_at("a").is_err());
+        fs::write(&journal.path, "").unwrap();
+        assert_eq!(journal.revoked_at("a").unwrap(), Some(7), "seen once, kept");
+    }
+}

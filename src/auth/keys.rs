@@ -1,0 +1,115 @@
+//! The keys that may sign tokens. Each is bound to one algorithm; a token's header only names which
+//! of these keys to try, never how.
+
+use std::collections::HashMap;
+
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+
+use super::claims::Claims;
+use super::{AuthError, TokenError};
+
+/// Algorithm of a public key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PublicKeyAlgorithm {
+    /// Ed25519 signatures (RFC 8037).
+    EdDsa,
+    /// RSASSA-PKCS1-v1_5 with SHA-256 (RFC 7518).
+    Rs256,
+}
+
+/// A public key of another issuer, from the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    /// Value of the `kid` header of tokens that it verifies.
+    pub kid: String,
+    /// The only algorithm that it verifies.
+    pub algorithm: PublicKeyAlgorithm,
+    /// The key, PEM (`BEGIN PUBLIC KEY`).
+    pub pem: String,
+}
+
+/// A key and the one way it may be used.
+struct PinnedKey {
+    key: DecodingKey,
+    validation: Validation,
+}
+
+impl PinnedKey {
+    fn new(key: DecodingKey, algorithm: Algorithm) -> Self {
+        let mut validation = Validation::new(algorithm);
+        // The claims are checked in `Tokens::check`, by a clock that tests can set.
+        validation.required_spec_claims.clear();
+        validation.validate_exp = false;
+        validation.validate_aud = false;
+        Self { key, validation }
+    }
+}
+
+/// All keys that may verify a token, and the one that signs.
+pub(super) struct KeyRing {
+    signing: EncodingKey,
+    /// Verifies tokens that name no key: those that were issued here.
+    own: PinnedKey,
+    others: HashMap<String, PinnedKey>,
+}
+
+impl KeyRing {
+    /// The ring with the service's own key.
+    pub(super) fn new(secret: &[u8]) -> Self {
+        Self {
+            signing: EncodingKey::from_secret(secret),
+            own: PinnedKey::new(DecodingKey::from_secret(secret), Algorithm::HS256),
+            others: HashMap::new(),
+        }
+    }
+
+    /// Adds a public key.
+    pub(super) fn add(&mut self, public: &PublicKey) -> Result<(), AuthError> {
+        let pem = public.pem.as_bytes();
+        let (parsed, algorithm) = match public.algorithm {
+            PublicKeyAlgorithm::EdDsa => (DecodingKey::from_ed_pem(pem), Algorithm::EdDSA),
+            PublicKeyAlgorithm::Rs256 => (DecodingKey::from_rsa_pem(pem), Algorithm::RS256),
+        };
+        let kid = public.kid.clone();
+        let key = parsed.map_err(|source| AuthError::PublicKey { kid: kid.clone(), source })?;
+        if self.others.insert(kid.clone(), PinnedKey::new(key, algorithm)).is_some() {
+            return Err(AuthError::RepeatedKeyId(kid));
+        }
+        Ok(())
+    }
+
+    /// Signs claims with the service's own key.
+    pub(super) fn sign(&self, claims: &Claims) -> Result<String, AuthError> {
+        jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &self.signing)
+            .map_err(AuthError::Signing)
+    }
+
+    /// Checks form and signature of a token and returns its claims, which are not checked yet.
+    pub(super) fn open(&self, token: &str) -> Result<Claims, TokenError> {
+        let header = jsonwebtoken::decode_header(token).map_err(|_| TokenError::Malformed)?;
+        if header.crit.is_some() {
+            // RFC 7515, section 4.1.11: an extension that is not understood voids the token.
+            return Err(TokenError::Malformed);
+        }
+        let pinned = match &header.kid {
+            None => &self.own,
+            Some(kid) => self.others.get(kid).ok_or(TokenError::UnknownKey)?,
+        };
+        match jsonwebtoken::decode::<Claims>(token, &pinned.key, &pinned.validation) {
+            Ok(data) => Ok(data.claims),
+            Err(error) => Err(match error.kind() {
+                ErrorKind::InvalidAlgorithm => TokenError::Algorithm,
+                ErrorKind::InvalidSignature => TokenError::Signature,
+                ErrorKind::Json(error) => TokenError::Claims(without_position(error)),
+                _ => TokenError::Malformed,
+            }),
+        }
+    }
+}
+
+/// The JSON reader's sentence without "at line 1 column 7", which says nothing about a token.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or_default().to_owned()
+}

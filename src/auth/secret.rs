@@ -1,0 +1,89 @@
+//! The directory of secrets and the key that signs tokens. Knows files and modes, not tokens.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rand::RngCore;
+
+use super::AuthError;
+
+/// Length of an HS256 key in bytes: as long as its digest (RFC 7518, section 3.2).
+pub(super) const SECRET_BYTES: usize = 32;
+
+const SECRET_FILE: &str = "token-signing-key";
+
+/// Makes sure that `directory` exists and that only its owner may enter it.
+pub(super) fn prepare_directory(directory: &Path) -> Result<(), AuthError> {
+    let failed = |error| AuthError::io("cannot prepare the directory", directory, error);
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+    fs::set_permissions(directory, Permissions::from_mode(0o700)).map_err(failed)
+}
+
+/// Reads the signing key, creating it first when there is none.
+pub(super) fn load_or_create(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
+    let path = directory.join(SECRET_FILE);
+    if let Err(error) = create_once(directory, &path) {
+        return Err(AuthError::io("cannot create the signing key", &path, error));
+    }
+    let text = fs::read_to_string(&path)
+        .map_err(|error| AuthError::io("cannot read the signing key", &path, error))?;
+    let mut secret = [0; SECRET_BYTES];
+    hex::decode_to_slice(text.trim_end(), &mut secret)
+        .map_err(|_| AuthError::DamagedSecret(path))?;
+    Ok(secret)
+}
+
+/// Writes a fresh key under a private name and links it to `path`: the link fails when the key
+/// exists, so of two processes that start at once one wins and both read the same whole key.
+fn create_once(directory: &Path, path: &Path) -> io::Result<()> {
+    if path.try_exists()? {
+        return fs::set_permissions(path, Permissions::from_mode(0o600));
+    }
+    let mut random = rand::rng();
+    let mut secret = [0u8; SECRET_BYTES];
+    random.fill_bytes(&mut secret);
+    let draft = directory.join(format!("{SECRET_FILE}.{:016x}", random.next_u64()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    let written = writeln!(file, "{}", hex::encode(secret)).and_then(|()| file.sync_all());
+    let linked = written.and_then(|()| match fs::hard_link(&draft, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    });
+    fs::remove_file(&draft)?;
+    linked?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn creates_one_private_key_even_when_many_start_at_once() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("secrets");
+        prepare_directory(&directory).unwrap();
+        let keys: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| load_or_create(&directory).unwrap())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(keys.iter().all(|key| key == &keys[0]));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&directory), 0o700);
+        assert_eq!(mode(&directory.join(SECRET_FILE)), 0o600);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "drafts are removed");
+    }
+
+    #[test]
+    fn refuses_a_damaged_key() {
+        let directory = tempfile::tempdir().unwrap();
+        for text in ["", "abcd", &"zz".repeat(32), &"ab".repeat(33)] {
+            fs::write(directory.path().join(SECRET_FILE), text).unwrap();
+            let error = load_or_create(directory.path()).unwrap_err();
+            assert!(matches!(error, AuthError::DamagedSecret(_)), "{text}");
+        }
+    }
+}

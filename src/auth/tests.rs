@@ -1,0 +1,257 @@
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+
+use super::*;
+
+const NOW: u64 = 1_800_000_000;
+
+// A key pair made for these tests: Ed25519 (RFC 8410), PKCS#8.
+const ED_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIMm3u8izDURTwdCJscEBwFRiikyChcnCu/Sak8a9DcLW
+-----END PRIVATE KEY-----";
+const ED_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEAzdZStLGmpmK9Ad0MfprMy20g8pnh/P3/08H14SUrdRE=
+-----END PUBLIC KEY-----";
+
+struct Bench {
+    directory: tempfile::TempDir,
+    tokens: Tokens,
+}
+
+fn testnet() -> Network {
+    Network::from_name_or_passphrase("testnet")
+}
+
+impl Bench {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let key = PublicKey {
+            kid: "partner".into(),
+            algorithm: PublicKeyAlgorithm::EdDsa,
+            pem: ED_PUBLIC.into(),
+        };
+        let tokens = Tokens::open_with_keys(directory.path(), &testnet(), &[key]).unwrap();
+        Self { directory, tokens }
+    }
+
+    fn secret(&self) -> Vec<u8> {
+        secret::load_or_create(self.directory.path()).unwrap().to_vec()
+    }
+
+    fn claims(&self) -> Value {
+        json!({
+            "sub": "ana", "exp": NOW + 1000, "iat": NOW, "iss": "orrery",
+            "aud": testnet().id().to_string(), "jti": "one", "plan": "pro",
+        })
+    }
+
+    fn sign(&self, claims: &Value) -> String {
+        let key = EncodingKey::from_secret(&self.secret());
+        jsonwebtoken::encode(&Header::default(), claims, &key).unwrap()
+    }
+
+    fn error(&self, token: &str) -> TokenError {
+        self.tokens.verify_at(token, NOW).unwrap_err()
+    }
+}
+
+#[test]
+fn an_issued_token_verifies_until_it_expires() {
+    let bench = Bench::new();
+    let request =
+        IssueRequest { scopes: vec![Scope::Read], days: 1, ..IssueRequest::for_owner("ana") };
+    let issued = bench.tokens.issue_at(&request, NOW).unwrap();
+    let verify = |now| bench.tokens.verify_at(&issued.token, now);
+    assert_eq!(*verify(NOW).unwrap(), issued.claims);
+    assert_eq!(issued.claims.exp, NOW + 86_400);
+    assert!(verify(issued.claims.exp + LEEWAY_SECONDS).is_ok());
+    let late = verify(issued.claims.exp + LEEWAY_SECONDS + 1);
+    assert!(matches!(late, Err(TokenError::Expired)), "remembered tokens expire too");
+    assert!(verify(NOW - LEEWAY_SECONDS).is_ok());
+    assert!(matches!(verify(NOW - LEEWAY_SECONDS - 1), Err(TokenError::NotYetValid)));
+}
+
+#[test]
+fn a_trial_is_a_builder_for_fourteen_days() {
+    let bench = Bench::new();
+    let request = IssueRequest { trial: true, days: 900, ..IssueRequest::for_owner("ana") };
+    let claims = bench.tokens.issue_at(&request, NOW).unwrap().claims;
+    assert_eq!((claims.plan, claims.exp), (Plan::Builder, NOW + 14 * 86_400));
+}
+
+#[test]
+fn the_list_shows_what_was_issued_and_revoked() {
+    let bench = Bench::new();
+    let first = bench.tokens.issue(&IssueRequest::for_owner("ana")).unwrap();
+    let second = bench.tokens.issue(&IssueRequest::for_owner("ben")).unwrap();
+    // Another process, as the command line is one.
+    let other = Tokens::open(bench.directory.path(), &testnet()).unwrap();
+    assert_eq!(other.revoke(&first.claims.jti).unwrap(), Revocation::Revoked);
+    assert_eq!(other.revoke(&first.claims.jti).unwrap(), Revocation::AlreadyRevoked);
+    assert_eq!(other.revoke("unheard-of").unwrap(), Revocation::NotIssuedHere);
+    let list = bench.tokens.list().unwrap();
+    let shown: Vec<_> =
+        list.iter().map(|entry| (entry.sub.as_str(), entry.revoked_at.is_some())).collect();
+    assert_eq!(shown, [("ana", true), ("ben", false)]);
+    assert!(matches!(bench.tokens.verify(&first.token), Err(TokenError::Revoked)));
+    assert!(bench.tokens.verify(&second.token).is_ok());
+}
+
+#[test]
+fn a_revocation_is_noticed_at_once() {
+    let bench = Bench::new();
+    let issued = bench.tokens.issue(&IssueRequest::for_owner("ana")).unwrap();
+    assert!(bench.tokens.verify(&issued.token).is_ok());
+    Tokens::open(bench.directory.path(), &testnet()).unwrap().revoke(&issued.claims.jti).unwrap();
+    assert!(matches!(bench.tokens.verify(&issued.token), Err(TokenError::Revoked)));
+}
+
+#[test]
+fn requests_that_make_no_sense_are_refused() {
+    let bench = Bench::new();
+    let issue = |request| bench.tokens.issue(&request).unwrap_err();
+    for name in ["", "a\nb", &"x".repeat(257)] {
+        assert!(matches!(issue(IssueRequest::for_owner(name)), AuthError::Name(_)));
+    }
+    for days in [0, 36_501] {
+        let request = IssueRequest { days, ..IssueRequest::for_owner("ana") };
+        assert!(matches!(issue(request), AuthError::Days(_)));
+    }
+}
+
+#[test]
+fn a_token_of_another_issuer_needs_its_key_and_its_algorithm() {
+    let bench = Bench::new();
+    let key = EncodingKey::from_ed_pem(ED_PRIVATE.as_bytes()).unwrap();
+    let mut header = Header::new(Algorithm::EdDSA);
+    let signed = |header: &Header| jsonwebtoken::encode(header, &bench.claims(), &key).unwrap();
+    assert!(matches!(bench.error(&signed(&header)), TokenError::Algorithm), "no key named");
+    header.kid = Some("partner".into());
+    assert!(bench.tokens.verify_at(&signed(&header), NOW).is_ok());
+    for kid in ["", "Partner", "../secrets/token-signing-key", "/dev/null"] {
+        header.kid = Some(kid.into());
+        assert!(matches!(bench.error(&signed(&header)), TokenError::UnknownKey), "{kid}");
+    }
+    // The public key's text as an HMAC secret: the classic confusion of algorithms.
+    let mut header = Header::new(Algorithm::HS256);
+    header.kid = Some("partner".into());
+    for text in [ED_PUBLIC.as_bytes(), ED_PUBLIC.trim().as_bytes()] {
+        let key = EncodingKey::from_secret(text);
+        let token = jsonwebtoken::encode(&header, &bench.claims(), &key).unwrap();
+        assert!(matches!(bench.error(&token), TokenError::Algorithm));
+    }
+}
+
+#[test]
+fn public_keys_must_be_readable_and_named_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let key =
+        |kid: &str, algorithm, pem: &str| PublicKey { kid: kid.into(), algorithm, pem: pem.into() };
+    let open = |keys: &[PublicKey]| {
+        Tokens::open_with_keys(directory.path(), &testnet(), keys).err().map(|e| e.to_string())
+    };
+    let good = key("a", PublicKeyAlgorithm::EdDsa, ED_PUBLIC);
+    assert_eq!(open(std::slice::from_ref(&good)), None);
+    assert!(open(&[good.clone(), good]).unwrap().contains("given twice"));
+    for (algorithm, pem) in
+        [(PublicKeyAlgorithm::EdDsa, "nonsense"), (PublicKeyAlgorithm::Rs256, ED_PUBLIC)]
+    {
+        assert!(open(&[key("a", algorithm, pem)]).unwrap().contains("cannot be read"));
+    }
+}
+
+/// Every way to get a token wrong that we could think of. None is accepted, none panics.
+#[test]
+fn wrong_tokens_are_refused() {
+    let bench = Bench::new();
+    let good = bench.sign(&bench.claims());
+    assert!(bench.tokens.verify_at(&good, NOW).is_ok());
+    let parts: Vec<&str> = good.split('.').collect();
+    let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let with_header = |header: Value| format!("{}.{}.{}", encode(&header), parts[1], parts[2]);
+
+    let mut wrong: Vec<(String, String)> = Vec::new();
+    let mut add = |name: &str, token: String| wrong.push((name.to_owned(), token));
+    add("empty", String::new());
+    add("dots", "..".into());
+    add("one part", parts[0].into());
+    add("two parts", format!("{}.{}", parts[0], parts[1]));
+    add("four parts", format!("{good}.x"));
+    add("no signature", format!("{}.{}.", parts[0], parts[1]));
+    add("padded", format!("{good}="));
+    add("blank", format!(" {good}"));
+    add("other secret", {
+        let key = EncodingKey::from_secret(&[7; 32]);
+        jsonwebtoken::encode(&Header::default(), &bench.claims(), &key).unwrap()
+    });
+    add("swapped claims", format!("{}.{}.{}", parts[0], encode(&json!({"sub": "x"})), parts[2]));
+    add("too long", format!("{good}{}", "A".repeat(LONGEST_TOKEN)));
+    for alg in ["none", "None", "NONE", "", "HS512", "RS256", "EdDSA", "hs256"] {
+        add(alg, with_header(json!({"alg": alg, "typ": "JWT"})));
+        let unsigned = json!({"alg": alg, "typ": "JWT"});
+        add(alg, format!("{}.{}.", encode(&unsigned), parts[1]));
+    }
+    add("no alg", with_header(json!({"typ": "JWT"})));
+    add("header list", with_header(json!([])));
+    add("header garbage", format!("%%%.{}.{}", parts[1], parts[2]));
+    add("critical extension", {
+        let mut header = Header::default();
+        header.crit = Some(vec!["b64".into()]);
+        let key = EncodingKey::from_secret(&bench.secret());
+        jsonwebtoken::encode(&header, &bench.claims(), &key).unwrap()
+    });
+    for claim in ["sub", "exp", "iat", "iss", "aud", "jti", "plan"] {
+        let mut claims = bench.claims();
+        claims.as_object_mut().unwrap().remove(claim);
+        add(claim, bench.sign(&claims));
+        for value in [Value::Null, json!([]), json!({}), json!(-1), json!(true), json!("")] {
+            let mut claims = bench.claims();
+            claims[claim] = value;
+            add(claim, bench.sign(&claims));
+        }
+    }
+    for (claim, value) in [
+        ("exp", json!(NOW - LEEWAY_SECONDS - 1)),
+        ("exp", json!(0)),
+        ("exp", json!((NOW + 1000).to_string())),
+        ("iat", json!(NOW + LEEWAY_SECONDS + 1)),
+        ("nbf", json!(NOW + LEEWAY_SECONDS + 1)),
+        ("nbf", Value::Null),
+        ("iss", json!("somebody")),
+        ("iss", json!(["orrery"])),
+        ("aud", json!(Network::from_name_or_passphrase("mainnet").id().to_string())),
+        ("aud", json!("testnet")),
+        ("plan", json!("root")),
+        ("scopes", Value::Null),
+        ("scopes", json!("read")),
+        ("scopes", json!(["everything"])),
+    ] {
+        let mut claims = bench.claims();
+        claims[claim] = value;
+        add(claim, bench.sign(&claims));
+    }
+    let twice = bench.claims().to_string().replacen('{', "{\"plan\":\"dev\",", 1);
+    let message = format!("{}.{}", parts[0], URL_SAFE_NO_PAD.encode(twice));
+    let key = EncodingKey::from_secret(&bench.secret());
+    let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &key, Algorithm::HS256).unwrap();
+    add("claim given twice", format!("{message}.{signature}"));
+
+    for (name, token) in &wrong {
+        assert!(bench.tokens.verify_at(token, NOW).is_err(), "{name}: {token}");
+    }
+    assert!(wrong.len() >= 80, "{}", wrong.len());
+}
+
+#[test]
+fn every_altered_character_is_noticed() {
+    let bench = Bench::new();
+    let good = bench.sign(&bench.claims());
+    for index in 0..good.len() {
+        let mut altered = good.clone().into_bytes();
+        altered[index] = if altered[index] == b'A' { b'B' } else { b'A' };
+        let altered = String::from_utf8(altered).unwrap();
+        assert!(bench.tokens.verify_at(&altered, NOW).is_err(), "{index}");
+    }
+}
