@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use orrery::decode::{DecodeError, Placement, decode, full};
+use orrery::decode::{DecodeError, Placement, decode, full, protocol_warning};
 use orrery::domain::{LedgerSeq, Network};
 use orrery::source::verify::{Link, VerifyError, proves_network, verify_header, verify_link};
 
@@ -208,8 +208,9 @@ fn newer_protocols_and_metadata_ask_for_an_upgrade() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(matches!(
-        compare(&still_decodes, &fixture.network, &"newer header alone"),
-        Verdict::Ledger(_)
-    ));
+    compare(&still_decodes, &fixture.network, &"newer header alone");
+    let view = decode(&still_decodes, fixture.network.id()).unwrap();
+    assert!(protocol_warning(&view.header).unwrap().contains("upgrade Orrery"));
+    let view = decode(ledger, fixture.network.id()).unwrap();
+    assert_eq!(protocol_warning(&view.header), None);
 }
