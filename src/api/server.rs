@@ -53,22 +53,23 @@ pub async fn serve(
     description::prepare()?;
     let settings = deps.settings.clone();
     let gate = Arc::new(Gate::new(deps));
-    let runtime = own_runtime(settings.readers)?;
+    let threads = own_runtime(settings.readers)?;
+    let runtime = threads.handle().clone();
+    let _threads = StopInBackground(Some(threads));
     // Sockets belong to the runtime that they are opened on.
     let listener = listener.into_std().map_err(ApiError::Listener)?;
     let (stop, stopping) = watch::channel(false);
     let accepting = runtime.spawn(accept(listener, Arc::clone(&gate), settings, stopping));
     tokio::select! {
         () = shutdown => {}
-        _ = gate.readers().watch(runtime.handle()) => {}
+        _ = gate.readers().watch(&runtime) => {}
     }
     // Fails only when nobody is left to be told.
     let _ = stop.send(true);
     let outcome = tokio::select! {
         outcome = accepting => outcome,
-        never = gate.readers().watch(runtime.handle()) => match never {},
+        never = gate.readers().watch(&runtime) => match never {},
     };
-    runtime.shutdown_background();
     outcome
         .unwrap_or_else(|panic| Err(ApiError::Start(format!("its accept loop failed ({panic})"))))
 }
@@ -81,6 +82,17 @@ fn own_runtime(readers: usize) -> Result<Runtime, ApiError> {
         .enable_all()
         .build()
         .map_err(|error| ApiError::Start(format!("its threads cannot be created ({error})")))
+}
+
+/// Stops a runtime without waiting for its threads, which a task of another runtime must not do.
+struct StopInBackground(Option<Runtime>);
+
+impl Drop for StopInBackground {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// Accepts connections until told to stop, then waits for them to finish.

@@ -146,7 +146,7 @@ fn json_for_bare_error(bytes: &[u8]) -> Option<Vec<u8>> {
         b"431" => whole_answer(
             "431 Request Header Fields Too Large",
             "headers_too_large",
-            "the request's headers are too many or too long: send fewer",
+            "the request's headers, or the body that they announce, are too large: send less",
         ),
         _ => whole_answer(
             "400 Bad Request",
