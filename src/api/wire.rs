@@ -19,6 +19,8 @@ pub(super) struct Wire {
     /// Runs while the client's window is full.
     stalled: Option<Pin<Box<Sleep>>>,
     replacement: Option<Replacement>,
+    /// Whether a request was refused here already.
+    refused: bool,
 }
 
 /// Bytes that are written in place of what the HTTP library wanted to write.
@@ -31,7 +33,12 @@ struct Replacement {
 
 impl Wire {
     pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream, patience, stalled: None, replacement: None }
+        Self { stream, patience, stalled: None, replacement: None, refused: false }
+    }
+
+    /// Whether a request that is not HTTP has been answered.
+    pub(super) fn has_refused(&self) -> bool {
+        self.refused
     }
 
     /// Passes on the outcome of a write, unless the client has not read for too long.
@@ -92,6 +99,7 @@ impl AsyncWrite for Wire {
         {
             let stands_for = bytes.len();
             self.replacement = Some(Replacement { bytes: better, written: 0, stands_for });
+            self.refused = true;
         }
         if self.replacement.is_some() {
             return self.poll_replacement(cx);

@@ -9,10 +9,14 @@ use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use orrery::api::{LARGEST_BODY, LONGEST_URI};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 
 use crate::common::http::{Answer, Connection};
 use crate::common::pubnet;
 use crate::common::server::{Server, TempStore};
+use crate::common::size;
 
 const PROTECTED: &str = "/rest/events/by-ledger";
 
@@ -251,6 +255,7 @@ fn what_is_not_http_is_answered_in_json_too() {
         (b"GET /rest/health HTTP/1.1\r\nx: \x01\r\n\r\n".to_vec(), 400, "bad_request"),
         (b"GET /rest/events/by-ledger?limit=\xff HTTP/1.1\r\n\r\n".to_vec(), 400, "bad_request"),
         (b"GET /rest/\xc3\x28 HTTP/1.1\r\n\r\n".to_vec(), 400, "bad_request"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), 505, "http_version"),
         (b"GE\xffT / HTTP/1.1\r\n\r\n".to_vec(), 400, "bad_request"),
         (b"GET /rest/health HTTP/1.1\r\ncontent-length: -1\r\n\r\n".to_vec(), 400, "bad_request"),
         (
@@ -282,6 +287,39 @@ fn what_is_not_http_is_answered_in_json_too() {
         let shown = String::from_utf8_lossy(&request[..request.len().min(60)]);
         assert_eq!(answer.status, status, "{shown:?}");
         answer.error(status, code);
+    }
+    assert_alive(&mut server.connect());
+}
+
+/// Requests with random bytes changed, inserted or left out: each is answered or the connection is
+/// closed, and the next client is served.
+#[test]
+fn damaged_requests_do_no_harm() {
+    let (server, _store) = server();
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let whole = format!(
+        "GET {PROTECTED}?limit=5&topics=a%20b HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: 3\r\n\r\nabc",
+        server.token
+    );
+    for _ in 0..size::choose(500, 20_000) {
+        let mut request = whole.clone().into_bytes();
+        for _ in 0..rng.random_range(1..6) {
+            let at = rng.random_range(0..request.len());
+            match rng.random_range(0..3) {
+                0 => request[at] = rng.random(),
+                1 => request.insert(at, *b"\r\n %&=:/\0\xff".choose(&mut rng).unwrap()),
+                _ => drop(request.drain(at..(at + 3).min(request.len()))),
+            }
+        }
+        let mut connection = server.connect();
+        connection.send(&request).unwrap();
+        connection.finish_sending();
+        while !connection.is_closed_by_server() {
+            let answer = connection.answer(false);
+            if answer.status != 204 {
+                answer.json();
+            }
+        }
     }
     assert_alive(&mut server.connect());
 }
