@@ -9,10 +9,13 @@
 
 pub mod api;
 pub mod auth;
+pub mod config;
+pub mod control;
 pub mod decode;
 pub mod domain;
 pub mod observe;
 pub mod pipeline;
+pub mod service;
 pub mod source;
 pub mod store;
 pub mod verify;

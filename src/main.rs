@@ -1,1 +1,18 @@
-fn main() {}
+//! The program `orrery`: arguments to exit code and one sentence.
+#![deny(unsafe_code)]
+
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match cli::run(cli::Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("orrery: {failure}");
+            failure.exit_code()
+        }
+    }
+}

@@ -187,7 +187,7 @@ mod tests {
         let (started, running) = mpsc::channel();
         let reading = Arc::clone(&readers);
         threads.spawn(async move {
-            let wait = || {
+            let wait = move || {
                 started.send(()).unwrap();
                 gate.recv().unwrap();
             };

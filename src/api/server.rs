@@ -53,22 +53,23 @@ pub async fn serve(
     description::prepare()?;
     let settings = deps.settings.clone();
     let gate = Arc::new(Gate::new(deps));
-    let runtime = own_runtime(settings.readers)?;
+    let threads = own_runtime(settings.readers)?;
+    let runtime = threads.handle().clone();
+    let _threads = StopInBackground(Some(threads));
     // Sockets belong to the runtime that they are opened on.
     let listener = listener.into_std().map_err(ApiError::Listener)?;
     let (stop, stopping) = watch::channel(false);
     let accepting = runtime.spawn(accept(listener, Arc::clone(&gate), settings, stopping));
     tokio::select! {
         () = shutdown => {}
-        _ = gate.readers().watch(runtime.handle()) => {}
+        _ = gate.readers().watch(&runtime) => {}
     }
     // Fails only when nobody is left to be told.
     let _ = stop.send(true);
     let outcome = tokio::select! {
         outcome = accepting => outcome,
-        never = gate.readers().watch(runtime.handle()) => match never {},
+        never = gate.readers().watch(&runtime) => match never {},
     };
-    runtime.shutdown_background();
     outcome
         .unwrap_or_else(|panic| Err(ApiError::Start(format!("its accept loop failed ({panic})"))))
 }
@@ -81,6 +82,17 @@ fn own_runtime(readers: usize) -> Result<Runtime, ApiError> {
         .enable_all()
         .build()
         .map_err(|error| ApiError::Start(format!("its threads cannot be created ({error})")))
+}
+
+/// Stops a runtime without waiting for its threads, which a task of another runtime must not do.
+struct StopInBackground(Option<Runtime>);
+
+impl Drop for StopInBackground {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// Accepts connections until told to stop, then waits for them to finish.
@@ -175,17 +187,31 @@ async fn connection(
     };
     let parts = http.into_parts();
     let mut wire = parts.io.into_inner();
-    if ended.is_err_and(|error| error.is_timeout()) && !parts.read_buf.is_empty() {
-        let sentence = "the request's head did not arrive in time: send it faster";
-        let answer = whole_answer("408 Request Timeout", "request_timeout", sentence);
-        if wire.write_all(&answer).await.is_err() {
-            return;
-        }
+    if let Err(error) = ended
+        && let Some(answer) = last_word(&error, wire.has_refused(), &parts.read_buf)
+        && wire.write_all(&answer).await.is_err()
+    {
+        return;
     }
     if !told {
         // Whatever comes now is not for us, and whether it does is not our concern either.
         let _ = timeout(LINGER, linger(&mut wire)).await;
     }
+}
+
+/// What a client is told whose connection ended without an answer of the HTTP library.
+fn last_word(error: &hyper::Error, refused: bool, unread: &[u8]) -> Option<Vec<u8>> {
+    if error.is_timeout() && !unread.is_empty() {
+        let sentence = "the request's head did not arrive in time: send it faster";
+        return Some(whole_answer("408 Request Timeout", "request_timeout", sentence));
+    }
+    if error.is_parse() && !refused {
+        // All that the library does not answer by itself is the preface of HTTP/2.
+        let sentence = "this HTTP version is not spoken here: use HTTP/1.1";
+        let status = "505 HTTP Version Not Supported";
+        return Some(whole_answer(status, "http_version", sentence));
+    }
+    None
 }
 
 /// Waits for the word to stop, or until nobody is left to give it.

@@ -1,3 +1,5 @@
+//! Networks and their passphrases.
+
 use std::fmt;
 
 use sha2::{Digest, Sha256};
@@ -39,6 +41,11 @@ impl Network {
         };
         let known = PASSPHRASES.iter().find(|(short, _)| *short == name);
         Self::from_passphrase(known.map_or(text, |(_, passphrase)| passphrase))
+    }
+
+    /// The networks that have a short name.
+    pub fn well_known() -> impl Iterator<Item = Self> {
+        PASSPHRASES.iter().map(|(_, passphrase)| Self::from_passphrase(*passphrase))
     }
 
     /// Short name, or `custom`.

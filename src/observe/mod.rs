@@ -1,3 +1,5 @@
 //! What the process says about itself: health, metrics, logs.
 
 pub mod health;
+pub mod logs;
+pub mod metrics;

@@ -1,6 +1,16 @@
 //! Where ledgers come from. Every source yields the raw bytes of closed ledgers and says where each
 //! came from; of what is inside it knows only the sequence number.
 
+pub mod files;
+pub mod follow;
+pub mod lake;
+pub mod paced;
+pub mod records;
+pub mod sandbox;
+pub mod sandbox_network;
+#[cfg(test)]
+mod test_data;
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -1,0 +1,180 @@
+//! `orrery demo`: the whole service on a network of its own, for a first look.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use orrery::auth::{IssueRequest, Tokens};
+use orrery::config::{Origin, Settings};
+use orrery::domain::{ContractId, Network, Page};
+use orrery::observe::logs::{self, LogLevel};
+use orrery::service::{self, Ledgers, unix_now};
+use orrery::source::sandbox_network;
+use orrery::store::{EventQuery, TopicFilter};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+use super::serve::{runtime, stop_on_signal};
+use super::{Common, Failure, flag, open, output};
+
+/// Try it: a service on a network of its own, without files and without the internet
+///
+/// Makes a ledger a second, in which contracts are really called, and prints three lines to paste. Goes
+/// on until it is interrupted; with --data-dir the next demo continues there.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  orrery demo
+  orrery demo --listen 127.0.0.1:9000 --data-dir demo-data")]
+pub struct Demo {
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+}
+
+/// The first ledgers are there within a fraction of this.
+const FIRST_LEDGERS_TIMEOUT: Duration = Duration::from_secs(60);
+/// Ledgers, and events, before the demo says that it is ready.
+const ENOUGH: u64 = 10;
+
+impl Demo {
+    pub fn run(self, common: &Common) -> Result<(), Failure> {
+        let mut settings = common.settings(vec![flag(
+            "http.listen",
+            "--listen",
+            self.listen.map(|address| address.to_string()),
+        )])?;
+        let own = settings.origin("log.level") == Origin::Default;
+        let level = if own { LogLevel::Warn } else { settings.config.log.level };
+        logs::init(settings.config.log.format, level)?;
+        // Removed when this function returns.
+        let temporary = temporary_directory(&settings)?;
+        if let Some(directory) = &temporary {
+            settings.config.data_dir = directory.path().to_owned();
+        }
+        let network = settings.config.network();
+        let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));
+        let ledgers = Arc::new(open::alone(&settings, Some(&network))?);
+        runtime()?.block_on(demonstrate(ledgers, &settings, temporary.is_none()))
+    }
+}
+
+/// A directory that goes with the demo, unless one was named.
+fn temporary_directory(settings: &Settings) -> Result<Option<TempDir>, Failure> {
+    if settings.origin("data_dir") != Origin::Default {
+        return Ok(None);
+    }
+    let made = tempfile::Builder::new().prefix("orrery-demo-").tempdir();
+    let failed = |error| Failure::failed(format!("cannot make a temporary directory: {error}"));
+    made.map(Some).map_err(failed)
+}
+
+async fn demonstrate(
+    ledgers: Arc<Ledgers>,
+    settings: &Settings,
+    kept: bool,
+) -> Result<(), Failure> {
+    let (config, store) = (&settings.config, ledgers.store());
+    let mut stop = stop_on_signal()?;
+    let listener = service::listen(config.http.listen).await?;
+    let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
+    ledgers.listening_on(address);
+    let stored = store.status().latest();
+    let source = sandbox_network::open(
+        store.directory(),
+        store.network(),
+        stored,
+        rand::random(),
+        unix_now(),
+    )?;
+    let tokens = Arc::new(service::open_tokens(store.directory(), store.network(), &config.auth)?);
+    let running = service::run(
+        Arc::clone(&ledgers),
+        Arc::clone(&tokens),
+        config,
+        listener,
+        Some(Box::new(source)),
+        stop.clone(),
+    );
+    let welcome = async {
+        if first_ledgers(&ledgers, &mut stop).await? {
+            let directory = kept.then(|| store.directory());
+            output::print(&welcome(address, &tokens, &ledgers, directory)?)?;
+        }
+        std::future::pending::<Result<(), Failure>>().await
+    };
+    tokio::select! {
+        ended = running => Ok(ended?),
+        failed = welcome => failed,
+    }
+}
+
+/// Waits until there is something to ask for; false when the demo is stopped before.
+async fn first_ledgers(
+    ledgers: &Ledgers,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<bool, Failure> {
+    let start = Instant::now();
+    loop {
+        let report = ledgers.report();
+        if report.events >= ENOUGH {
+            return Ok(true);
+        }
+        if let Some(reason) = report.down {
+            return Err(Failure::failed(format!("the demo could not begin: {reason}")));
+        }
+        if start.elapsed() > FIRST_LEDGERS_TIMEOUT {
+            return Err(Failure::failed("the demo made no events within a minute"));
+        }
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(20)) => {}
+            _ = stop.wait_for(|stop| *stop) => return Ok(false),
+        }
+    }
+}
+
+fn welcome(
+    address: SocketAddr,
+    tokens: &Tokens,
+    ledgers: &Ledgers,
+    directory: Option<&Path>,
+) -> Result<String, Failure> {
+    let token = tokens.issue(&IssueRequest::for_owner("demo"))?.token;
+    let base = format!("http://{address}/rest");
+    let newest = format!("{base}/events/by-ledger?limit=3");
+    let of_contract = match busy_contract(ledgers)? {
+        Some(contract) => format!("{base}/events/by-contract/{contract}?limit=3"),
+        None => format!("{base}/txs/by-ledger?limit=3"),
+    };
+    let stays = match directory {
+        Some(directory) => format!("Everything stays in {}.", directory.display()),
+        None => "Everything is removed at the end; --data-dir keeps it.".to_owned(),
+    };
+    Ok(format!(
+        "Orrery is listening on http://{address} with a network of its own, one ledger a second.
+{stays} Stop it with Ctrl-C.
+
+Token:
+{token}
+
+Try, in another terminal:
+curl '{base}/health'
+curl -H 'Authorization: Bearer {token}' '{newest}'
+curl -H 'Authorization: Bearer {token}' '{of_contract}'
+"
+    ))
+}
+
+/// The contract of the newest event.
+fn busy_contract(ledgers: &Ledgers) -> Result<Option<ContractId>, Failure> {
+    let query = EventQuery {
+        ledgers: None,
+        contracts: Vec::new(),
+        topics: TopicFilter::default(),
+        page: Page::first(1),
+    };
+    let mut contract = None;
+    ledgers.store().events(&query, |event| contract = event.contract.copied().map(ContractId))?;
+    Ok(contract)
+}

@@ -1,0 +1,93 @@
+//! How the program ends when it does not do what it was asked.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use orrery::auth::AuthError;
+use orrery::config::ConfigError;
+use orrery::control::ControlError;
+use orrery::observe::logs::LogsError;
+use orrery::service::ServiceError;
+use orrery::source::files::FilesError;
+use orrery::source::lake::LakeError;
+use orrery::source::sandbox_network::SandboxNetworkError;
+use orrery::store::StoreError;
+
+/// One sentence and an exit code.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    sentence: String,
+}
+
+impl Failure {
+    /// It was refused, or it failed.
+    pub fn failed(sentence: impl Into<String>) -> Self {
+        Self { code: 1, sentence: sentence.into() }
+    }
+
+    /// The arguments make no sense.
+    pub fn usage(sentence: impl Into<String>) -> Self {
+        Self { code: 2, sentence: sentence.into() }
+    }
+
+    /// Another process has the data directory (`EX_TEMPFAIL` of sysexits.h).
+    pub fn in_use(sentence: impl Into<String>) -> Self {
+        Self { code: 75, sentence: sentence.into() }
+    }
+
+    /// The same failure, with something to add.
+    pub fn and(self, more: impl fmt::Display) -> Self {
+        Self { sentence: format!("{}; {more}", self.sentence), ..self }
+    }
+
+    /// Code for the operating system.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+/// Errors that are a sentence already and mean that the verb failed.
+macro_rules! failed {
+    ($($error:ty),+ $(,)?) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::failed(error.to_string())
+            }
+        })+
+    };
+}
+
+failed!(
+    AuthError,
+    ConfigError,
+    ControlError,
+    FilesError,
+    LakeError,
+    LogsError,
+    SandboxNetworkError,
+);
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        ServiceError::from(error).into()
+    }
+}
+
+impl From<ServiceError> for Failure {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::Store(StoreError::InUse(_)) => Self::in_use(error.to_string()),
+            ServiceError::Store(StoreError::Empty(_)) => Self::failed(format!(
+                "{error}, for example with --network testnet, or import a lake, whose manifest names it"
+            )),
+            _ => Self::failed(error.to_string()),
+        }
+    }
+}

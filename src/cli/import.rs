@@ -1,0 +1,304 @@
+//! `orrery import`: stores ledgers from files, by itself or through the running service.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use orrery::config::{Origin as SettingOrigin, Settings};
+use orrery::control::{Client, Stored};
+use orrery::decode::{DecodeError, decode};
+use orrery::domain::{LedgerSeq, Network};
+use orrery::observe::logs::{self, LogLevel};
+use orrery::pipeline::PipelineError;
+use orrery::service::Ledgers;
+use orrery::source::files::{FilesError, LedgerFiles, Survey};
+use orrery::source::{Origin, RawLedger};
+use orrery::store::Durability;
+use serde::Serialize;
+
+use super::open::{self, Opened};
+use super::{Common, Failure, flag, output};
+
+/// Store ledgers from files and directories
+///
+/// Takes single ledgers, batches, framed streams and lakes, plain or compressed, recognised by their
+/// content; directories with all that is below them, in the order of their names. Ledgers that are
+/// stored already are passed over, so an import that was interrupted is simply started again. While
+/// a service runs on the data directory, the import goes through it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  orrery import --data-dir d --network mainnet lake-pubnet/
+  orrery import --data-dir d ledger-63092982.xdr.gz ledger-63092983.xdr.gz
+  orrery import --data-dir d --json meta.xdr.zst | jq .new")]
+pub struct Import {
+    /// Files and directories
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// testnet, mainnet, futurenet, local or a passphrase; needed for a new data directory unless a
+    /// lake's manifest says it
+    #[arg(long)]
+    network: Option<String>,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Ledgers handed to the service at a time; it acknowledges them together.
+const BATCH_LEDGERS: usize = 32;
+/// Bytes handed to the service at a time.
+const BATCH_BYTES: usize = 16 << 20;
+/// Between two progress lines where there is no terminal.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Serialize)]
+struct Summary {
+    new: u64,
+    already_stored: u64,
+    events: u64,
+    transactions: u64,
+    seconds: f64,
+    ledgers_per_second: f64,
+}
+
+impl Import {
+    pub fn run(self, common: &Common) -> Result<(), Failure> {
+        let settings = common.settings(vec![flag("network", "--network", self.network)])?;
+        let terminal = io::stderr().is_terminal();
+        // On a terminal the bar reports progress, and log lines would tear it.
+        let quiet = terminal && settings.origin("log.level") == SettingOrigin::Default;
+        let level = if quiet { LogLevel::Warn } else { settings.config.log.level };
+        logs::init(settings.config.log.format, level)?;
+
+        let survey = Survey::of(&self.paths)?;
+        let opened = open_for(&settings, &survey)?;
+        let files = LedgerFiles::new(&self.paths);
+        let mut progress = Progress::new(&survey, files.bytes_read(), terminal);
+        let imported = match opened {
+            Opened::Here(ledgers) => import_here(&ledgers, files, &mut progress),
+            Opened::Running(client) => import_through(client, files, &mut progress),
+        };
+        progress.finish();
+        imported.map_err(|failure| progress.with_what_is_stored(failure))?;
+        let summary = progress.summary();
+        if self.json { output::print_json(&summary) } else { output::print(&summary.to_string()) }
+    }
+}
+
+/// Opens the data directory; a new one is of the network named, or of the one the manifests name.
+fn open_for(settings: &Settings, survey: &Survey) -> Result<Opened, Failure> {
+    let network = settings.config.network();
+    if let Some(network) = &network {
+        survey.check_network(network)?;
+    }
+    let opened = open::open(settings, network.or(survey.network()).as_ref())?;
+    if let Opened::Here(ledgers) = &opened {
+        survey.check_network(ledgers.store().network())?;
+    }
+    Ok(opened)
+}
+
+fn import_here(
+    ledgers: &Ledgers,
+    files: LedgerFiles,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let stored = ledgers.store_all(files, Durability::Deferred, |ingested| {
+        progress.stored.count(ingested);
+        progress.show(ingested.sequence);
+    });
+    let network = ledgers.store().network();
+    stored.map_err(|error| match error {
+        PipelineError::Decode { origin, source: DecodeError::NoEnvelopeMatches { .. } } => {
+            other_network(&origin, network).unwrap_or_else(|| {
+                Failure::failed(format!(
+                    "{origin} holds a ledger of another network than {network}"
+                ))
+            })
+        }
+        error => Failure::failed(error.to_string()),
+    })
+}
+
+/// Reads on one thread and hands over on this one.
+fn import_through(
+    mut client: Client,
+    files: LedgerFiles,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let network = Network::from_passphrase(client.status()?.network_passphrase);
+    let (batches_in, batches) = sync_channel::<(Vec<RawLedger>, Option<FilesError>)>(1);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut files = Batches(files);
+            // Nobody receives any more when handing over has failed.
+            while let Some(batch) = files.next()
+                && batches_in.send(batch).is_ok()
+            {}
+        });
+        for (batch, unreadable) in batches {
+            hand_over(&mut client, &batch, &network, progress)?;
+            if let Some(error) = unreadable {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    })
+}
+
+fn hand_over(
+    client: &mut Client,
+    batch: &[RawLedger],
+    network: &Network,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let Some(last) = batch.last() else { return Ok(()) };
+    match client.store(batch.iter().map(|ledger| ledger.xdr.as_slice()))? {
+        Ok(stored) => {
+            progress.stored.add(&stored);
+            progress.show(last.sequence);
+            Ok(())
+        }
+        Err(refused) => {
+            progress.stored.add(&refused.before);
+            let at = usize::try_from(refused.before.ledgers()).unwrap_or(usize::MAX);
+            let origin = &batch.get(at).unwrap_or(last).origin;
+            let named = other_network(origin, network);
+            Err(named.unwrap_or_else(|| Failure::failed(format!("{origin}: {}", refused.reason))))
+        }
+    }
+}
+
+/// Ledgers of files in batches. A batch before unreadable content is still yielded, with the error.
+struct Batches(LedgerFiles);
+
+impl Iterator for Batches {
+    type Item = (Vec<RawLedger>, Option<FilesError>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < BATCH_LEDGERS && bytes < BATCH_BYTES {
+            match self.0.next() {
+                Some(Ok(ledger)) => {
+                    bytes += ledger.xdr.len();
+                    batch.push(ledger);
+                }
+                Some(Err(error)) => return Some((batch, Some(error))),
+                None => break,
+            }
+        }
+        (!batch.is_empty()).then_some((batch, None))
+    }
+}
+
+/// Names the network of a ledger that is not of `network`, when it is one that has a name.
+fn other_network(origin: &Origin, network: &Network) -> Option<Failure> {
+    let file = [Path::new(&*origin.name).to_owned()];
+    let position = origin.position.map_or(0, |position| position.saturating_sub(1));
+    let ledger = LedgerFiles::new(&file).nth(usize::try_from(position).ok()?)?.ok()?;
+    if !matches!(decode(&ledger.xdr, network.id()), Err(DecodeError::NoEnvelopeMatches { .. })) {
+        return None;
+    }
+    let found = Network::well_known().find(|known| decode(&ledger.xdr, known.id()).is_ok())?;
+    Some(Failure::failed(format!(
+        "{origin} holds a ledger of {found}, but the data directory holds {network}: give another \
+         directory for {found}"
+    )))
+}
+
+/// Shows how far the import is: a bar on a terminal, a line from time to time elsewhere.
+struct Progress {
+    stored: Stored,
+    bytes_read: Arc<AtomicU64>,
+    bytes: u64,
+    bar: Option<ProgressBar>,
+    start: Instant,
+    reported: Instant,
+}
+
+impl Progress {
+    fn new(survey: &Survey, bytes_read: Arc<AtomicU64>, terminal: bool) -> Self {
+        let bar = terminal.then(|| {
+            let bar = ProgressBar::new(survey.bytes);
+            let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left");
+            // The template is fixed; should it ever be wrong, the plain bar does.
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            bar
+        });
+        let start = Instant::now();
+        Self {
+            stored: Stored::default(),
+            bytes_read,
+            bytes: survey.bytes,
+            bar,
+            start,
+            reported: start,
+        }
+    }
+
+    fn show(&mut self, latest: LedgerSeq) {
+        let read = self.bytes_read.load(Ordering::Relaxed);
+        let rate = self.rate();
+        if let Some(bar) = &self.bar {
+            bar.set_position(read);
+            bar.set_message(format!("ledger {latest}, {rate:.0} ledgers/s"));
+        } else if self.reported.elapsed() >= REPORT_EVERY {
+            self.reported = Instant::now();
+            tracing::info!(
+                ledger = latest.0,
+                ledgers = self.stored.ledgers(),
+                ledgers_per_second = rate.round(),
+                percent = read.saturating_mul(100) / self.bytes.max(1),
+                "importing"
+            );
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn rate(&self) -> f64 {
+        self.stored.ledgers() as f64 / self.start.elapsed().as_secs_f64().max(1e-3)
+    }
+
+    fn with_what_is_stored(&self, failure: Failure) -> Failure {
+        match self.stored.ledgers() {
+            0 => failure,
+            1 => failure.and("the ledger before it is stored"),
+            count => failure.and(format!("the {count} ledgers before it are stored")),
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        let Stored { new, known, events, transactions } = self.stored;
+        let seconds = self.start.elapsed().as_secs_f64();
+        let ledgers_per_second = self.rate();
+        Summary { new, already_stored: known, events, transactions, seconds, ledgers_per_second }
+    }
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(
+            f,
+            "{} new ledgers ({} already stored), {} events, {} transactions in {:.1} s ({:.0} \
+             ledgers/s)",
+            output::count(self.new),
+            output::count(self.already_stored),
+            output::count(self.events),
+            output::count(self.transactions),
+            self.seconds,
+            self.ledgers_per_second
+        )
+    }
+}

@@ -1,0 +1,109 @@
+//! The command line: one file per verb. Results go to standard output, everything else to standard
+//! error.
+
+mod config;
+mod demo;
+mod failure;
+mod import;
+mod open;
+mod output;
+mod serve;
+mod status;
+mod token;
+mod version;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use orrery::config::{Layers, Settings};
+use toml::Value;
+
+pub use failure::Failure;
+
+/// The indexer of Stellar smart-contract events that you run yourself.
+#[derive(Debug, Parser)]
+#[command(name = "orrery", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const EXAMPLES: &str = "Examples:
+  orrery demo                                          try it: no network, no file needed
+  orrery import --data-dir d --network mainnet lake/   store ledgers from files
+  orrery token issue --data-dir d --sub alice          let someone ask about them
+  orrery serve --data-dir d --listen 0.0.0.0:8484      answer
+
+Exit codes: 0 done; 1 refused or failed; 2 wrong usage; 75 the data directory is in use.";
+
+/// Flags that every verb takes.
+#[derive(Debug, Args)]
+struct Common {
+    /// Configuration file (TOML); every key is explained in config.reference.toml
+    #[arg(long, global = true, value_name = "FILE", env = "ORRERY_CONFIG", hide_env_values = true)]
+    config: Option<PathBuf>,
+    /// Directory of everything that is stored
+    #[arg(long, global = true, value_name = "DIRECTORY")]
+    data_dir: Option<PathBuf>,
+    /// Which log lines are written: error, warn, info, debug or trace
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// How log lines look: auto, human or json
+    #[arg(long, global = true, value_name = "FORMAT")]
+    log_format: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Serve(serve::Serve),
+    Demo(demo::Demo),
+    Import(import::Import),
+    Token(token::Token),
+    Status(status::Status),
+    Config(config::Config),
+    Version(version::Version),
+}
+
+/// Does what the arguments ask for.
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { common, verb } = arguments;
+    match verb {
+        Verb::Serve(verb) => verb.run(&common),
+        Verb::Demo(verb) => verb.run(&common),
+        Verb::Import(verb) => verb.run(&common),
+        Verb::Token(verb) => verb.run(&common),
+        Verb::Status(verb) => verb.run(&common),
+        Verb::Config(verb) => verb.run(&common),
+        Verb::Version(verb) => verb.run(),
+    }
+}
+
+/// A setting that a flag gives: key, flag, value.
+type FlagValue = (&'static str, &'static str, Value);
+
+impl Common {
+    /// The settings: these flags and those of the verb over environment, file and defaults.
+    fn settings(&self, verb: Vec<Option<FlagValue>>) -> Result<Settings, Failure> {
+        let mut flags: Vec<FlagValue> = verb.into_iter().flatten().collect();
+        flags.extend(flag("data_dir", "--data-dir", path_text(&self.data_dir)?));
+        flags.extend(flag("log.level", "--log-level", self.log_level.clone()));
+        flags.extend(flag("log.format", "--log-format", self.log_format.clone()));
+        let environment = std::env::vars_os().collect();
+        Ok(Settings::load(Layers { file: self.config.clone(), environment, flags })?)
+    }
+}
+
+/// The setting of a flag, when the flag was given.
+fn flag(key: &'static str, name: &'static str, value: Option<String>) -> Option<FlagValue> {
+    value.map(|value| (key, name, Value::from(value)))
+}
+
+fn path_text(path: &Option<PathBuf>) -> Result<Option<String>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    match path.to_str() {
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(Failure::usage(format!("the path {} is not valid UTF-8", path.display()))),
+    }
+}

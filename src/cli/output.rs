@@ -1,0 +1,78 @@
+//! Standard output: for people on a terminal, for programs elsewhere.
+
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use super::Failure;
+
+/// Writes to standard output. A reader that has gone away, as `head` does, is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a value as one line of JSON.
+pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    match serde_json::to_string(value) {
+        Ok(text) => print(&format!("{text}\n")),
+        Err(error) => Err(Failure::failed(format!("cannot write JSON: {error}"))),
+    }
+}
+
+/// Whether a person reads the results.
+pub fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// UNIX seconds as ISO 8601 UTC.
+pub fn iso_time(seconds: u64) -> String {
+    use time::format_description::well_known::Rfc3339;
+    i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok())
+        .and_then(|time| time.format(&Rfc3339).ok())
+        .unwrap_or_else(|| format!("{seconds} s after 1970"))
+}
+
+/// A number of seconds as people say it.
+pub fn duration(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// A count with its thousands set apart.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_numbers_as_people_read_them() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (63_092_993, "63,092,993")]
+        {
+            assert_eq!(count(number), text);
+        }
+        assert_eq!(iso_time(0), "1970-01-01T00:00:00Z");
+        assert_eq!(duration(90), "90 s");
+        assert_eq!(duration(7200), "2 h");
+    }
+}

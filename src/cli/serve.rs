@@ -1,0 +1,132 @@
+//! `orrery serve`: the service.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clap::Args;
+use orrery::config::{Config, Settings, SourceKind};
+use orrery::domain::Network;
+use orrery::observe::logs;
+use orrery::service::{self, Ledgers, unix_now};
+use orrery::source::follow::LedgerSource;
+use orrery::source::lake::{Directory, Lake, LakeSource};
+use orrery::source::sandbox_network;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::{Common, Failure, flag, open};
+
+/// Answer questions about stored ledgers, and follow the configured source
+///
+/// Stops at SIGINT or SIGTERM, after finishing what is at hand.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  orrery serve --data-dir d --network testnet
+  orrery serve --data-dir d --listen 0.0.0.0:8484 --no-source
+  orrery serve --config /etc/orrery/orrery.toml")]
+pub struct Serve {
+    /// testnet, mainnet, futurenet, local or a passphrase; needed for a new data directory
+    #[arg(long)]
+    network: Option<String>,
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Serve what is stored and follow no source, whatever is configured
+    #[arg(long)]
+    no_source: bool,
+}
+
+impl Serve {
+    pub fn run(self, common: &Common) -> Result<(), Failure> {
+        let without_source = |key| self.no_source.then_some(key);
+        let settings = common.settings(vec![
+            flag("network", "--network", self.network.clone()),
+            flag("http.listen", "--listen", self.listen.map(|address| address.to_string())),
+            without_source(("source.kind", "--no-source", "none".into())),
+            without_source(("source.path", "--no-source", "".into())),
+        ])?;
+        let config = &settings.config;
+        logs::init(config.log.format, config.log.level)?;
+        let ledgers = Arc::new(open::alone(&settings, config.network().as_ref())?);
+        runtime()?.block_on(async {
+            let stop = stop_on_signal()?;
+            let source = source(config, &ledgers).await?;
+            serve(ledgers, &settings, source, stop).await
+        })
+    }
+}
+
+async fn serve(
+    ledgers: Arc<Ledgers>,
+    settings: &Settings,
+    source: Option<Box<dyn LedgerSource>>,
+    stop: watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    let config = &settings.config;
+    let tokens =
+        Arc::new(service::open_tokens(&config.data_dir, ledgers.store().network(), &config.auth)?);
+    let listener = service::listen(config.http.listen).await?;
+    let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
+    ledgers.listening_on(address);
+    tracing::info!(
+        %address,
+        network = %ledgers.store().network(),
+        source = %config.source.kind,
+        latest_ledger = ledgers.store().status().latest().map(|ledger| ledger.0),
+        "listening"
+    );
+    service::run(ledgers, tokens, config, listener, source, stop).await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The configured source, ready to be followed.
+async fn source(
+    config: &Config,
+    ledgers: &Ledgers,
+) -> Result<Option<Box<dyn LedgerSource>>, Failure> {
+    let network: &Network = ledgers.store().network();
+    match config.source.kind {
+        SourceKind::None => Ok(None),
+        SourceKind::Lake => {
+            let directory = Arc::new(Directory::new(&config.source.path));
+            let lake = Lake::open(directory, network).await?;
+            Ok(Some(Box::new(LakeSource::new(lake))))
+        }
+        SourceKind::Sandbox => {
+            let store = ledgers.store();
+            let (stored, seed) = (store.status().latest(), rand::random());
+            let source =
+                sandbox_network::open(store.directory(), network, stored, seed, unix_now())?;
+            Ok(Some(Box::new(source)))
+        }
+    }
+}
+
+/// Threads for everything that waits; what computes has threads of its own.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
+}
+
+/// Turns true at SIGINT or SIGTERM.
+pub fn stop_on_signal() -> Result<watch::Receiver<bool>, Failure> {
+    let listen = |kind| {
+        signal(kind).map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))
+    };
+    let (mut interrupt, mut terminate) =
+        (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    let (stop, stopping) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("stopping");
+        // Nobody waits any more when the service has ended by itself.
+        let _ = stop.send(true);
+    });
+    Ok(stopping)
+}

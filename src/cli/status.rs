@@ -1,0 +1,113 @@
+//! `orrery status`: what a data directory holds and whether a service runs on it.
+
+use std::fmt::Write;
+
+use clap::Args;
+use orrery::control::StatusReport;
+use orrery::service::unix_now;
+
+use super::open::{self, Opened};
+use super::{Common, Failure, output};
+
+/// Show what is stored and whether a service runs
+///
+/// Asks the running service, or reads the data directory when none runs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  orrery status --data-dir d
+  orrery status --data-dir d --json | jq .latest_ledger")]
+pub struct Status {
+    /// Print JSON, also on a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    pub fn run(self, common: &Common) -> Result<(), Failure> {
+        let settings = common.settings(Vec::new())?;
+        let report = match open::existing(&settings)? {
+            Opened::Here(ledgers) => ledgers.report(),
+            Opened::Running(mut client) => client.status()?,
+        };
+        if self.json || !output::is_terminal() {
+            return output::print_json(&report);
+        }
+        output::print(&table(&report, unix_now()))
+    }
+}
+
+fn table(report: &StatusReport, now: u64) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:<14} {value}");
+    };
+    row(
+        "network",
+        match report.network.as_str() {
+            "custom" => format!("\"{}\"", report.network_passphrase),
+            name => name.to_owned(),
+        },
+    );
+    row(
+        "service",
+        match (&report.running, &report.listen) {
+            (true, Some(address)) => format!("runs, http://{address}/rest"),
+            (true, None) => "runs".to_owned(),
+            (false, _) => "does not run".to_owned(),
+        },
+    );
+    if let Some(reason) = &report.down {
+        row("down", reason.clone());
+    }
+    let ranges: Vec<String> = report.ranges().map(|range| range.to_string()).collect();
+    row("ledgers", if ranges.is_empty() { "none".to_owned() } else { ranges.join(", ") });
+    if let (Some(ledger), Some(closed)) = (report.latest_ledger, report.latest_close_time) {
+        let age = output::duration(now.saturating_sub(closed));
+        row("latest", format!("{ledger}, closed {} ({age} ago)", output::iso_time(closed)));
+    }
+    if let Some(ledger) = report.network_latest_ledger {
+        row("network tip", ledger.to_string());
+    }
+    row("events", output::count(report.events));
+    row("transactions", output::count(report.transactions));
+    row("version", format!("{}, store format {}", report.version, report.format_version));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_says_what_there_is() {
+        let report = StatusReport {
+            version: "0.1.0".to_owned(),
+            format_version: "1.0.0".to_owned(),
+            running: true,
+            listen: Some("127.0.0.1:8484".to_owned()),
+            network: "testnet".to_owned(),
+            ranges: vec![(10, 11), (997, 999)],
+            latest_ledger: Some(999),
+            latest_close_time: Some(1_000),
+            network_latest_ledger: Some(1_001),
+            events: 1_234,
+            ..StatusReport::default()
+        };
+        let table = table(&report, 1_060);
+        for line in [
+            "network        testnet",
+            "service        runs, http://127.0.0.1:8484/rest",
+            "ledgers        10–11, 997–999",
+            "latest         999, closed 1970-01-01T00:16:40Z (60 s ago)",
+            "network tip    1001",
+            "events         1,234",
+            "transactions   0",
+            "version        0.1.0, store format 1.0.0",
+        ] {
+            assert!(table.lines().any(|found| found == line), "{line} is not in\n{table}");
+        }
+        let empty = super::table(&StatusReport::default(), 0);
+        assert!(empty.contains("ledgers        none"), "{empty}");
+    }
+}

@@ -1,0 +1,281 @@
+//! Lays file, environment and flags over the defaults, and remembers where each value came from.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+use toml::{Table, Value};
+
+use super::{Config, ConfigError, check_together, expectation};
+
+/// Beginning of every environment variable that is a setting.
+const ENVIRONMENT_PREFIX: &str = "ORRERY_";
+/// Names the configuration file; the command line reads it.
+const FILE_VARIABLE: &str = "ORRERY_CONFIG";
+/// Variables of this prefix steer the project's tests and mean nothing to the program.
+const TEST_PREFIX: &str = "ORRERY_TEST_";
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// A line, from 1, of a configuration file.
+    File(PathBuf, usize),
+    /// An environment variable.
+    Environment(String),
+    /// A flag of the command line.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path, line) => write!(f, "{}, line {line}", path.display()),
+            Self::Environment(name) => write!(f, "environment variable {name}"),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// What lies over the defaults. Later fields win.
+#[derive(Debug, Default)]
+pub struct Layers {
+    /// The configuration file, if one was named.
+    pub file: Option<PathBuf>,
+    /// Environment variables; those of other programs are passed over.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Key, name of the flag, value.
+    pub flags: Vec<(&'static str, &'static str, Value)>,
+}
+
+/// The effective settings, each with its origin.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The settings.
+    pub config: Config,
+    values: BTreeMap<String, (Value, Origin)>,
+}
+
+impl Settings {
+    /// Reads all layers. Unknown keys and wrong values are errors.
+    pub fn load(layers: Layers) -> Result<Self, ConfigError> {
+        let mut merged = Merge::new();
+        if let Some(path) = &layers.file {
+            let text = std::fs::read_to_string(path)
+                .map_err(|source| ConfigError::Unreadable { path: path.clone(), source })?;
+            merged.add_file(path, &text)?;
+        }
+        merged.add_environment(layers.environment)?;
+        for (key, name, value) in layers.flags {
+            merged.set(key, value, Origin::Flag(name))?;
+        }
+        let config = merged.config()?;
+        check_together(&config)?;
+        Ok(Self { config, values: merged.values })
+    }
+
+    /// Where the value of `key` (`section.key`) came from.
+    pub fn origin(&self, key: &str) -> Origin {
+        self.values.get(key).map_or(Origin::Default, |(_, origin)| origin.clone())
+    }
+}
+
+impl fmt::Display for Settings {
+    /// As a configuration file with all effective values, each with its origin in a comment.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (plain, in_sections): (Vec<_>, Vec<_>) =
+            self.values.iter().partition(|(key, _)| !key.contains('.'));
+        let mut current = "";
+        for (key, (value, origin)) in plain.into_iter().chain(in_sections) {
+            let (section, name) = key.split_once('.').unwrap_or(("", key));
+            if section != current {
+                writeln!(f, "\n[{section}]")?;
+                current = section;
+            }
+            writeln!(f, "{:<44} # {origin}", format!("{name} = {value}"))?;
+        }
+        Ok(())
+    }
+}
+
+struct Merge {
+    values: BTreeMap<String, (Value, Origin)>,
+}
+
+impl Merge {
+    fn new() -> Self {
+        let defaults = default_values().into_iter();
+        Self { values: defaults.map(|(key, value)| (key, (value, Origin::Default))).collect() }
+    }
+
+    /// Sets one value, after trying it alone: so that the error names this key and this origin.
+    fn set(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
+        if !self.values.contains_key(key) {
+            let suggestion = self.nearest(key);
+            return Err(ConfigError::UnknownKey { origin, key: key.to_owned(), suggestion });
+        }
+        let mut alone = default_values();
+        alone.insert(key.to_owned(), value.clone());
+        if assemble(alone).is_err() {
+            return Err(wrong_value(key, value.to_string(), origin));
+        }
+        self.values.insert(key.to_owned(), (value, origin));
+        Ok(())
+    }
+
+    fn add_file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
+        let syntax = |error: toml::de::Error| ConfigError::Syntax {
+            path: path.to_owned(),
+            line: error.span().map_or(1, |span| line_of(text, span.start)),
+            reason: error.message().to_owned(),
+        };
+        let table: Table = text.parse().map_err(syntax)?;
+        let spans = DeTable::parse(text).map_err(syntax)?;
+        let mut lines = BTreeMap::new();
+        collect_lines(spans.get_ref(), "", text, &mut lines);
+        let mut flat = BTreeMap::new();
+        flatten("", table, &mut flat);
+        for (key, value) in flat {
+            let line = lines.get(&key).copied().unwrap_or(1);
+            self.set(&key, value, Origin::File(path.to_owned(), line))?;
+        }
+        Ok(())
+    }
+
+    fn add_environment(&mut self, all: Vec<(OsString, OsString)>) -> Result<(), ConfigError> {
+        for (name, value) in all {
+            let Some(name) = name.to_str().filter(|name| is_setting(name)) else { continue };
+            let origin = Origin::Environment(name.to_owned());
+            let Some(key) = self.key_of_variable(name) else {
+                let nearest = self.nearest(&name[ENVIRONMENT_PREFIX.len()..].to_lowercase());
+                let suggestion = nearest.map(|key| variable_of_key(&key));
+                return Err(ConfigError::UnknownKey { origin, key: name.to_owned(), suggestion });
+            };
+            let text = value.to_string_lossy();
+            let Some(value) = self.parse_as(&key, &text) else {
+                return Err(wrong_value(&key, format!("\"{text}\""), origin));
+            };
+            self.set(&key, value, origin)?;
+        }
+        Ok(())
+    }
+
+    fn key_of_variable(&self, name: &str) -> Option<String> {
+        self.values.keys().find(|key| variable_of_key(key) == name).cloned()
+    }
+
+    /// A text as a value of the type that `key` has. Lists are separated by commas.
+    fn parse_as(&self, key: &str, text: &str) -> Option<Value> {
+        let (like, _) = self.values.get(key)?;
+        match like {
+            Value::Integer(_) => text.trim().parse().ok().map(Value::Integer),
+            Value::Boolean(_) => text.trim().parse().ok().map(Value::Boolean),
+            Value::Array(_) => {
+                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                Some(Value::Array(items.map(Value::from).collect()))
+            }
+            _ => Some(Value::from(text)),
+        }
+    }
+
+    /// The key most like `wanted`: the same word in another section, or a slip of the pen.
+    fn nearest(&self, wanted: &str) -> Option<String> {
+        let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+        if let Some(same) = self.values.keys().find(|key| last(key) == last(wanted)) {
+            return Some(same.clone());
+        }
+        let likeness = |key: &String| {
+            let whole = strsim::normalized_damerau_levenshtein(
+                &key.replace('.', "_"),
+                &wanted.replace('.', "_"),
+            );
+            let part = strsim::normalized_damerau_levenshtein(&last(key), &last(wanted));
+            whole.max(part)
+        };
+        let best = self.values.keys().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+        (likeness(best) >= 0.6).then(|| best.clone())
+    }
+
+    fn config(&self) -> Result<Config, ConfigError> {
+        let values = self.values.iter().map(|(key, (value, _))| (key.clone(), value.clone()));
+        assemble(values.collect()).map_err(|error| ConfigError::Contradiction(error.to_string()))
+    }
+}
+
+fn wrong_value(key: &str, value: String, origin: Origin) -> ConfigError {
+    ConfigError::WrongValue { origin, key: key.to_owned(), value, expected: expectation(key) }
+}
+
+fn is_setting(name: &str) -> bool {
+    name.starts_with(ENVIRONMENT_PREFIX) && !name.starts_with(TEST_PREFIX) && name != FILE_VARIABLE
+}
+
+fn variable_of_key(key: &str) -> String {
+    format!("{ENVIRONMENT_PREFIX}{}", key.replace('.', "_").to_uppercase())
+}
+
+/// The defaults under their full keys, `section.key`.
+pub(super) fn default_values() -> BTreeMap<String, Value> {
+    let mut flat = BTreeMap::new();
+    // A table of plain values always serialises; a unit test sees every key in it.
+    if let Ok(table) = Table::try_from(Config::default()) {
+        flatten("", table, &mut flat);
+    }
+    flat
+}
+
+fn flatten(prefix: &str, table: Table, into: &mut BTreeMap<String, Value>) {
+    for (key, value) in table {
+        let key = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
+        match value {
+            Value::Table(inner) => flatten(&key, inner, into),
+            value => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+fn assemble(values: BTreeMap<String, Value>) -> Result<Config, toml::de::Error> {
+    let mut table = Table::new();
+    for (key, value) in values {
+        match key.split_once('.') {
+            None => {
+                table.insert(key, value);
+            }
+            Some((section, key)) => {
+                let section = table.entry(section).or_insert_with(|| Table::new().into());
+                if let Value::Table(section) = section {
+                    section.insert(key.to_owned(), value);
+                }
+            }
+        }
+    }
+    table.try_into()
+}
+
+fn collect_lines(
+    table: &DeTable<'_>,
+    prefix: &str,
+    text: &str,
+    into: &mut BTreeMap<String, usize>,
+) {
+    for (key, value) in table {
+        let name = key.get_ref();
+        let full = if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
+        match value.get_ref() {
+            DeValue::Table(inner) => collect_lines(inner, &full, text, into),
+            _ => {
+                into.insert(full, line_of(text, key.span().start));
+            }
+        }
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+}

@@ -1,0 +1,145 @@
+use super::load::default_values;
+use super::*;
+
+fn load_text(text: &str) -> Result<Settings, ConfigError> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orrery.toml");
+    std::fs::write(&path, text).unwrap();
+    Settings::load(Layers { file: Some(path), ..Layers::default() })
+}
+
+fn load_environment(variables: &[(&str, &str)]) -> Result<Settings, ConfigError> {
+    let environment = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    Settings::load(Layers { environment, ..Layers::default() })
+}
+
+#[test]
+fn the_reference_file_is_the_code() {
+    let text = include_str!("../../schema/config.reference.toml");
+    let settings = load_text(text).unwrap();
+    assert_eq!(settings.config, Config::default());
+    for key in default_values().keys() {
+        assert!(matches!(settings.origin(key), Origin::File(..)), "{key} is not in the file");
+        assert_ne!(expectation(key), expectation("no such key"), "{key} has no expectation");
+    }
+}
+
+#[test]
+fn the_later_layer_wins_and_is_remembered() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("o.toml");
+    std::fs::write(&file, "network = 'local'\n[limits]\nburst = 1\nrequests_per_second = 2\n")
+        .unwrap();
+    let settings = Settings::load(Layers {
+        file: Some(file.clone()),
+        environment: vec![
+            ("ORRERY_LIMITS_BURST".into(), "3".into()),
+            ("ORRERY_NETWORK".into(), "testnet".into()),
+            ("ORRERY_TEST_DATA".into(), "/somewhere".into()),
+            ("PATH".into(), "/bin".into()),
+        ],
+        flags: vec![("network", "--network", "mainnet".into())],
+    })
+    .unwrap();
+    assert_eq!(settings.config.network().unwrap().name(), "mainnet");
+    assert_eq!(settings.config.limits, Limits { requests_per_second: 2, burst: 3 });
+    assert_eq!(settings.origin("network"), Origin::Flag("--network"));
+    assert_eq!(settings.origin("limits.requests_per_second"), Origin::File(file, 4));
+    assert_eq!(
+        settings.origin("limits.burst"),
+        Origin::Environment("ORRERY_LIMITS_BURST".to_owned())
+    );
+    assert_eq!(settings.origin("log.level"), Origin::Default);
+
+    let printed = settings.to_string();
+    assert!(printed.contains("\n[limits]\nburst = 3 "), "{printed}");
+    assert!(printed.contains("# environment variable ORRERY_LIMITS_BURST"), "{printed}");
+    assert_eq!(load_text(&printed).unwrap().config, settings.config);
+}
+
+#[test]
+fn reads_every_type_from_the_environment() {
+    let contract = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
+    let config = load_environment(&[
+        ("ORRERY_INDEX_CLASSIC_EVENTS", "true"),
+        ("ORRERY_INDEX_CONTRACTS", contract),
+        ("ORRERY_HTTP_LISTEN", "[::1]:80"),
+        ("ORRERY_HTTP_CORS_ORIGINS", "https://a.example, http://localhost:3000"),
+        ("ORRERY_AUTH_PUBLIC_KEYS", "a:EdDSA:/etc/a.pem,b:RS256:b.pem"),
+        ("ORRERY_SOURCE_KIND", "lake"),
+        ("ORRERY_SOURCE_PATH", "/srv/lake"),
+        ("ORRERY_DATA_DIR", "/var/lib/orrery"),
+    ])
+    .unwrap()
+    .config;
+    assert!(config.index.classic_events);
+    assert_eq!(config.index.contracts[0].to_string(), contract);
+    assert_eq!(config.http.listen.port(), 80);
+    assert_eq!(config.http.cors_origins[1].as_str(), "http://localhost:3000");
+    assert_eq!(config.auth.public_keys[1].algorithm, crate::auth::PublicKeyAlgorithm::Rs256);
+    assert_eq!(config.source.kind, SourceKind::Lake);
+    assert_eq!(config.data_dir, Path::new("/var/lib/orrery"));
+}
+
+#[test]
+fn unknown_keys_are_errors_with_a_suggestion() {
+    for (text, sentence) in [
+        (
+            "[index]\nclasic_events = true",
+            "line 2: there is no setting index.clasic_events (did you mean index.classic_events?)",
+        ),
+        ("[http]\nburst = 1", "there is no setting http.burst (did you mean limits.burst?)"),
+        ("netwrok = 'testnet'", "line 1: there is no setting netwrok (did you mean network?)"),
+        ("[quux]\nxyzzy = 1", "there is no setting quux.xyzzy"),
+        ("http = 1", "there is no setting http"),
+    ] {
+        let error = load_text(text).unwrap_err().to_string();
+        assert!(error.contains(sentence), "{error}");
+    }
+    let error = load_environment(&[("ORRERY_LOG_LEVL", "info")]).unwrap_err().to_string();
+    assert!(
+        error.contains("there is no setting ORRERY_LOG_LEVL (did you mean ORRERY_LOG_LEVEL?)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn wrong_values_say_where_what_and_what_is_allowed() {
+    for (text, sentence) in [
+        (
+            "[log]\n\nformat = 'xml'",
+            "line 3: log.format cannot be \"xml\": give auto, human or json",
+        ),
+        ("[limits]\nburst = -1", "line 2: limits.burst cannot be -1: give a whole number"),
+        ("[limits]\nburst = 'many'", "limits.burst cannot be \"many\""),
+        ("[retention]\nevents = 4294967296", "retention.events cannot be 4294967296"),
+        ("[http]\nlisten = 'here'", "give an IP address and a port"),
+        ("[http]\ncors_origins = ['https://a.example/path']", "http.cors_origins cannot be"),
+        ("[index]\ncontracts = ['CABC']", "index.contracts cannot be [\"CABC\"]"),
+        ("[index]\nfee_events = 1", "index.fee_events cannot be 1: give true or false"),
+        (
+            "[auth]\npublic_keys = ['x:HS256:secret']",
+            "give a list of KID:EdDSA:FILE or KID:RS256:FILE",
+        ),
+        ("[log]\nlevel = 'info'\nlevel = 'warn'", "line 3"),
+        ("[log", "line 1"),
+        ("[source]\nkind = 'lake'", "source.path must say in which directory"),
+        ("[source]\npath = '/srv'", "source.kind is none"),
+        ("[http]\nconnections = 0", "http.connections cannot be 0"),
+    ] {
+        let error = load_text(text).unwrap_err().to_string();
+        assert!(error.contains(sentence), "{error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+    let error = load_environment(&[("ORRERY_LIMITS_BURST", "x")]).unwrap_err().to_string();
+    assert!(
+        error.starts_with("environment variable ORRERY_LIMITS_BURST: limits.burst cannot be \"x\""),
+        "{error}"
+    );
+    let missing = Layers { file: Some("/nowhere/orrery.toml".into()), ..Layers::default() };
+    let error = Settings::load(missing).unwrap_err().to_string();
+    assert!(
+        error.starts_with("cannot read the configuration file /nowhere/orrery.toml"),
+        "{error}"
+    );
+}

@@ -1,0 +1,136 @@
+//! The side of the command line: blocking, one question at a time.
+
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::protocol::{self, Greeting, HEADER, Kind};
+use super::{ControlError, NotStored, SocketPath, StatusReport, Stored};
+
+/// A service that works answers a greeting at once.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection to the service that has a data directory open.
+pub struct Client {
+    path: SocketPath,
+    from: BufReader<UnixStream>,
+    to: BufWriter<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the service of `data_dir`; none when no service answers there.
+    pub fn connect(data_dir: &Path) -> Result<Option<Self>, ControlError> {
+        let path = SocketPath::new(data_dir)?;
+        let stream = match UnixStream::connect(path.short(SocketPath::NAME)) {
+            Ok(stream) => stream,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(path.error(error)),
+        };
+        let reading = stream.try_clone().map_err(|error| path.error(error))?;
+        let mut client = Self { path, from: BufReader::new(reading), to: BufWriter::new(stream) };
+        client.limit_waiting(Some(GREETING_TIMEOUT))?;
+        let own = protocol::encode(&Greeting::own())?;
+        let greeting: Greeting = client.ask(Kind::Greeting, &own, Kind::Greeting)?;
+        greeting.check()?;
+        // Storing takes as long as the disk needs.
+        client.limit_waiting(None)?;
+        Ok(Some(client))
+    }
+
+    /// Hands over ledgers and returns when they are stored.
+    pub fn store<'a>(
+        &mut self,
+        ledgers: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Result<Stored, NotStored>, ControlError> {
+        for ledger in ledgers {
+            self.send(Kind::Ledger, ledger)?;
+        }
+        self.send(Kind::Store, &[])?;
+        self.flush()?;
+        match self.receive()? {
+            (Kind::Stored, payload) => Ok(Ok(protocol::decode(&payload)?)),
+            (Kind::NotStored, payload) => Ok(Err(protocol::decode(&payload)?)),
+            (kind, _) => Err(unexpected(kind)),
+        }
+    }
+
+    /// Asks how the service is.
+    pub fn status(&mut self) -> Result<StatusReport, ControlError> {
+        self.ask(Kind::Status, &[], Kind::Status)
+    }
+
+    fn ask<T: DeserializeOwned>(
+        &mut self,
+        kind: Kind,
+        payload: &[u8],
+        answer: Kind,
+    ) -> Result<T, ControlError> {
+        self.send(kind, payload)?;
+        self.flush()?;
+        match self.receive()? {
+            (found, payload) if found == answer => protocol::decode(&payload),
+            (found, _) => Err(unexpected(found)),
+        }
+    }
+
+    fn send(&mut self, kind: Kind, payload: &[u8]) -> Result<(), ControlError> {
+        let header = protocol::header(kind, payload)?;
+        let sent = self.to.write_all(&header).and_then(|()| self.to.write_all(payload));
+        sent.or_else(|error| self.last_words(error))
+    }
+
+    fn flush(&mut self) -> Result<(), ControlError> {
+        self.to.flush().or_else(|error| self.last_words(error))
+    }
+
+    /// A service that refuses says why before it hangs up: its sentence is better than "broken pipe".
+    fn last_words(&mut self, error: io::Error) -> Result<(), ControlError> {
+        match self.receive() {
+            Err(refusal @ ControlError::Refused(_)) => Err(refusal),
+            _ if error.kind() == io::ErrorKind::BrokenPipe => Err(ControlError::Closed),
+            _ => Err(self.path.error(error)),
+        }
+    }
+
+    fn receive(&mut self) -> Result<(Kind, Vec<u8>), ControlError> {
+        let mut header = [0; HEADER];
+        self.from.read_exact(&mut header).map_err(|error| self.ended(error))?;
+        let (kind, length) = protocol::parse_header(header)?;
+        let mut payload = Vec::new();
+        let read = self.from.by_ref().take(length).read_to_end(&mut payload);
+        read.map_err(|error| self.ended(error))?;
+        if payload.len() as u64 != length {
+            return Err(ControlError::Closed);
+        }
+        if kind == Kind::Refused {
+            return Err(ControlError::Refused(String::from_utf8_lossy(&payload).into_owned()));
+        }
+        Ok((kind, payload))
+    }
+
+    fn ended(&self, error: io::Error) -> ControlError {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => ControlError::Closed,
+            _ => self.path.error(error),
+        }
+    }
+
+    fn limit_waiting(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+        let stream = self.from.get_ref();
+        stream.set_read_timeout(limit).map_err(|error| self.path.error(error))
+    }
+}
+
+fn unexpected(kind: Kind) -> ControlError {
+    ControlError::Protocol(format!("{kind:?} is no answer to that"))
+}

@@ -1,0 +1,164 @@
+//! The way into a running service from the same machine: a Unix socket in the data directory, over
+//! which `orrery import` hands over ledgers and `orrery status` asks. Knows bytes and sentences;
+//! what a ledger is and where it goes is the [`Service`]'s business.
+
+mod client;
+mod protocol;
+mod server;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use client::Client;
+pub use server::Listener;
+
+use crate::domain::LedgerRange;
+
+/// What the socket gives access to.
+pub trait Service: Send + Sync + 'static {
+    /// Stores `LedgerCloseMeta`s in their order, each completely or not at all, and returns when they
+    /// are durable. May block.
+    fn store(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored>;
+
+    /// What is stored, and how the service is. An error is one sentence. May block.
+    fn status(&self) -> Result<StatusReport, String>;
+}
+
+/// What became of some ledgers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Stored {
+    /// Ledgers that were not there before.
+    pub new: u64,
+    /// Ledgers that were stored already.
+    pub known: u64,
+    /// Events stored with the new ones.
+    pub events: u64,
+    /// Smart-contract transactions stored with the new ones.
+    pub transactions: u64,
+}
+
+impl Stored {
+    /// Adds what became of further ledgers.
+    pub fn add(&mut self, more: &Self) {
+        self.new += more.new;
+        self.known += more.known;
+        self.events += more.events;
+        self.transactions += more.transactions;
+    }
+
+    /// All ledgers together.
+    pub fn ledgers(&self) -> u64 {
+        self.new + self.known
+    }
+}
+
+/// Why not all ledgers were stored. What came before the first bad one is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("{reason}")]
+pub struct NotStored {
+    /// What became of the ledgers before it.
+    pub before: Stored,
+    /// Why it was refused, in one sentence.
+    pub reason: String,
+}
+
+/// What is stored, and how a running service is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// Version of the program that answers.
+    pub version: String,
+    /// Version of the store's format.
+    pub format_version: String,
+    /// Whether a service runs, as opposed to a report from the directory itself.
+    pub running: bool,
+    /// Address of its HTTP server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<String>,
+    /// Short name of the network, or `custom`.
+    pub network: String,
+    /// Its passphrase.
+    pub network_passphrase: String,
+    /// Covered ranges, ascending, each as first and last ledger.
+    pub ranges: Vec<(u32, u32)>,
+    /// Newest ledger stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latest_ledger: Option<u32>,
+    /// Its close time, UNIX seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latest_close_time: Option<u64>,
+    /// Newest ledger that the source knows of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_latest_ledger: Option<u32>,
+    /// Events stored.
+    pub events: u64,
+    /// Smart-contract transactions stored.
+    pub transactions: u64,
+    /// The first component that does not work, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub down: Option<String>,
+}
+
+impl StatusReport {
+    /// Covered ranges.
+    pub fn ranges(&self) -> impl Iterator<Item = LedgerRange> {
+        self.ranges.iter().map(|(first, last)| LedgerRange::new(*first, *last))
+    }
+}
+
+/// Why the socket could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The operating system refused.
+    #[error("the control socket {}: {source}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The other side ended the conversation.
+    #[error("the running service ended the connection")]
+    Closed,
+    /// The other side refused, in its own words.
+    #[error("{0}")]
+    Refused(String),
+    /// The other side does not keep to the protocol.
+    #[error("the control socket is not understood: {0}")]
+    Protocol(String),
+}
+
+/// The socket's path, in a form that is short enough for the operating system (108 bytes) however deep
+/// the data directory lies: through the open directory.
+struct SocketPath {
+    directory: PathBuf,
+    handle: File,
+}
+
+impl SocketPath {
+    const NAME: &'static str = "control.sock";
+
+    fn new(data_dir: &Path) -> Result<Self, ControlError> {
+        let handle = File::open(data_dir)
+            .map_err(|source| ControlError::Io { path: data_dir.to_owned(), source })?;
+        Ok(Self { directory: data_dir.to_owned(), handle })
+    }
+
+    fn short(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.handle.as_raw_fd()))
+    }
+
+    fn full(&self) -> PathBuf {
+        self.directory.join(Self::NAME)
+    }
+
+    fn error(&self, source: io::Error) -> ControlError {
+        ControlError::Io { path: self.full(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests;

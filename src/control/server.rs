@@ -1,0 +1,193 @@
+//! The side of the running service.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::{JoinSet, spawn_blocking};
+
+use super::protocol::{self, Greeting, HEADER, Kind, MOST_BYTES, MOST_LEDGERS};
+use super::{ControlError, Service, SocketPath};
+
+/// Connections at a time: each may hold a batch of ledgers in memory.
+const MOST_CONNECTIONS: usize = 4;
+/// Permissions of the socket.
+const ONLY_OWNER: u32 = 0o600;
+
+/// The control socket of a data directory. The socket's file goes with it.
+pub struct Listener {
+    path: SocketPath,
+    listener: UnixListener,
+}
+
+impl Listener {
+    /// Opens the socket, readable and writable for its owner alone. The caller holds the directory's
+    /// lock: a socket that lies there already is left over from a crash.
+    pub fn bind(data_dir: &Path) -> Result<Self, ControlError> {
+        let path = SocketPath::new(data_dir)?;
+        // Bound under another name first, so that it is never reachable with other permissions.
+        let unfinished = path.short("control.sock.new");
+        let io = |error| path.error(error);
+        match fs::remove_file(&unfinished) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(error)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&unfinished).map_err(io)?;
+        fs::set_permissions(&unfinished, fs::Permissions::from_mode(ONLY_OWNER)).map_err(io)?;
+        fs::rename(&unfinished, path.short(SocketPath::NAME)).map_err(io)?;
+        Ok(Self { path, listener })
+    }
+
+    /// Answers until `stop` turns true. A batch that is being stored then is still finished and
+    /// acknowledged.
+    pub async fn serve(self, service: Arc<dyn Service>, stop: watch::Receiver<bool>) {
+        let mut conversations = JoinSet::new();
+        let mut stopping = pin!(stopped(stop.clone()));
+        loop {
+            let room = conversations.len() < MOST_CONNECTIONS;
+            tokio::select! {
+                () = &mut stopping => break,
+                Some(_) = conversations.join_next(), if !conversations.is_empty() => {}
+                accepted = self.listener.accept(), if room => match accepted {
+                    Ok((stream, _)) => {
+                        let conversation = Conversation::new(stream, Arc::clone(&service));
+                        conversations.spawn(conversation.hold(stop.clone()));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the control socket could not accept a connection");
+                        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    }
+                },
+            }
+        }
+        while conversations.join_next().await.is_some() {}
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(self.path.short(SocketPath::NAME)) {
+            tracing::debug!(%error, "the control socket could not be removed");
+        }
+    }
+}
+
+struct Conversation {
+    stream: BufReader<UnixStream>,
+    service: Arc<dyn Service>,
+    ledgers: Vec<Vec<u8>>,
+    bytes: u64,
+}
+
+impl Conversation {
+    fn new(stream: UnixStream, service: Arc<dyn Service>) -> Self {
+        let stream = BufReader::with_capacity(128 << 10, stream);
+        Self { stream, service, ledgers: Vec::new(), bytes: 0 }
+    }
+
+    async fn hold(mut self, stop: watch::Receiver<bool>) {
+        let mut stopping = pin!(stopped(stop));
+        loop {
+            let frame = tokio::select! {
+                biased;
+                () = &mut stopping => {
+                    Err(ControlError::Refused("the service is stopping".to_owned()))
+                }
+                frame = self.receive() => frame,
+            };
+            let answered = match frame {
+                Ok((kind, payload)) => self.answer(kind, payload).await,
+                Err(error) => Err(error),
+            };
+            match answered {
+                Ok(()) => {}
+                Err(ControlError::Closed) => return,
+                Err(error) => {
+                    // The client may be gone already; then there is nobody to tell.
+                    let _ = self.send(Kind::Refused, error.to_string().as_bytes()).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn answer(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), ControlError> {
+        match kind {
+            Kind::Greeting => {
+                protocol::decode::<Greeting>(&payload)?.check()?;
+                self.send(Kind::Greeting, &protocol::encode(&Greeting::own())?).await
+            }
+            Kind::Ledger => self.keep(payload),
+            Kind::Store => self.store().await,
+            Kind::Status => {
+                let service = Arc::clone(&self.service);
+                let status = blocking(move || service.status()).await?;
+                let status = status.map_err(ControlError::Refused)?;
+                self.send(Kind::Status, &protocol::encode(&status)?).await
+            }
+            Kind::Stored | Kind::NotStored | Kind::Refused => {
+                Err(ControlError::Protocol(format!("{kind:?} is not a question")))
+            }
+        }
+    }
+
+    fn keep(&mut self, ledger: Vec<u8>) -> Result<(), ControlError> {
+        self.bytes += ledger.len() as u64;
+        self.ledgers.push(ledger);
+        if self.ledgers.len() > MOST_LEDGERS || self.bytes > MOST_BYTES {
+            let text = "too many ledgers were sent without storing them".to_owned();
+            return Err(ControlError::Protocol(text));
+        }
+        Ok(())
+    }
+
+    async fn store(&mut self) -> Result<(), ControlError> {
+        self.bytes = 0;
+        let ledgers = std::mem::take(&mut self.ledgers);
+        let service = Arc::clone(&self.service);
+        match blocking(move || service.store(ledgers)).await? {
+            Ok(stored) => self.send(Kind::Stored, &protocol::encode(&stored)?).await,
+            Err(refused) => self.send(Kind::NotStored, &protocol::encode(&refused)?).await,
+        }
+    }
+
+    async fn receive(&mut self) -> Result<(Kind, Vec<u8>), ControlError> {
+        let mut header = [0; HEADER];
+        self.stream.read_exact(&mut header).await.map_err(|_| ControlError::Closed)?;
+        let (kind, length) = protocol::parse_header(header)?;
+        let mut payload = Vec::new();
+        let read = (&mut self.stream).take(length).read_to_end(&mut payload).await;
+        match read {
+            Ok(count) if count as u64 == length => Ok((kind, payload)),
+            _ => Err(ControlError::Closed),
+        }
+    }
+
+    async fn send(&mut self, kind: Kind, payload: &[u8]) -> Result<(), ControlError> {
+        let header = protocol::header(kind, payload)?;
+        let stream = self.stream.get_mut();
+        let sent = async {
+            stream.write_all(&header).await?;
+            stream.write_all(payload).await
+        };
+        sent.await.map_err(|_| ControlError::Closed)
+    }
+}
+
+/// Returns when `stop` turns true, or can never do so any more.
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ControlError> {
+    spawn_blocking(work)
+        .await
+        .map_err(|error| ControlError::Refused(format!("the service failed: {error}")))
+}

@@ -1,0 +1,68 @@
+//! Log lines on standard error: for people on a terminal, JSON elsewhere.
+
+use std::io::{self, IsTerminal};
+
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt;
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people on a terminal, JSON elsewhere.
+    Auto,
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Which log lines are written: this level and those above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Something failed and needs attention.
+    Error,
+    /// Something failed and is being retried, or soon will need attention.
+    Warn,
+    /// What an operator wants to know.
+    Info,
+    /// What a developer wants to know.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// Logging was set up before in this process.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up logging: {0}")]
+pub struct LogsError(Box<dyn std::error::Error + Send + Sync>);
+
+/// Sends log lines of `level` and above to standard error from now on.
+pub fn init(format: LogFormat, level: LogLevel) -> Result<(), LogsError> {
+    let terminal = io::stderr().is_terminal();
+    let human = match format {
+        LogFormat::Human => true,
+        LogFormat::Json => false,
+        LogFormat::Auto => terminal,
+    };
+    let lines = fmt().with_max_level(LevelFilter::from(level)).with_writer(io::stderr);
+    if human {
+        lines.with_ansi(terminal).with_target(false).try_init().map_err(LogsError)
+    } else {
+        lines.json().flatten_event(true).with_current_span(false).try_init().map_err(LogsError)
+    }
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Numbers about the process in the text format of Prometheus. Knows their names and labels; other
+//! parts only report to it.
+
+use std::time::Duration;
+
+use prometheus::process_collector::ProcessCollector;
+use prometheus::{
+    Encoder, HistogramOpts, HistogramTimer, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    Opts, Registry, TextEncoder,
+};
+
+use crate::domain::LedgerSeq;
+
+/// Steps of the ingestion loop, in their order; the names are also those of logs and benchmarks.
+pub const STEPS: [&str; 6] = ["fetch", "decode", "verify", "prepare", "commit", "prune"];
+
+/// Seconds; from a hundredth of a millisecond, the decoding of an empty ledger, to the longest wait.
+const STEP_BUCKETS: [f64; 12] =
+    [1e-5, 1e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.5, 2.5];
+const HTTP_BUCKETS: [f64; 11] =
+    [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 0.1, 0.5, 2.5];
+
+/// The metrics could not be set up or written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot prepare the metrics: {0}")]
+pub struct MetricsError(#[from] prometheus::Error);
+
+/// All metrics of the process.
+pub struct Metrics {
+    registry: Registry,
+    steps: HistogramVec,
+    ledgers: IntCounter,
+    events: IntCounter,
+    transactions: IntCounter,
+    latest_ledger: IntGauge,
+    network_latest: IntGauge,
+    source_lag: IntGauge,
+    store_bytes: IntGauge,
+    http_requests: IntCounterVec,
+    http_seconds: HistogramVec,
+}
+
+impl Metrics {
+    /// Metrics that are all zero.
+    pub fn new() -> Result<Self, MetricsError> {
+        let registry = Registry::new();
+        registry.register(Box::new(ProcessCollector::for_self()))?;
+        let steps = histograms(
+            "orrery_step_seconds",
+            "Duration of one step of ingestion, by step",
+            "step",
+            &STEP_BUCKETS,
+        )?;
+        for step in STEPS {
+            steps.with_label_values(&[step]);
+        }
+        let metrics = Self {
+            steps,
+            ledgers: IntCounter::new("orrery_ledgers_total", "Ledgers stored since the start")?,
+            events: IntCounter::new("orrery_events_total", "Events stored since the start")?,
+            transactions: IntCounter::new(
+                "orrery_transactions_total",
+                "Smart-contract transactions stored since the start",
+            )?,
+            latest_ledger: IntGauge::new("orrery_latest_ledger", "Newest ledger stored")?,
+            network_latest: IntGauge::new(
+                "orrery_network_latest_ledger",
+                "Newest ledger that the source knows of, 0 while unknown",
+            )?,
+            source_lag: IntGauge::new(
+                "orrery_source_lag_ledgers",
+                "Ledgers between the source's newest and the newest stored",
+            )?,
+            store_bytes: IntGauge::new("orrery_store_bytes", "Size of the store on the disk")?,
+            http_requests: IntCounterVec::new(
+                Opts::new("orrery_http_requests_total", "Answered requests, by route and status"),
+                &["route", "status"],
+            )?,
+            http_seconds: histograms(
+                "orrery_http_request_seconds",
+                "Duration of requests, by route",
+                "route",
+                &HTTP_BUCKETS,
+            )?,
+            registry,
+        };
+        metrics.register()?;
+        Ok(metrics)
+    }
+
+    fn register(&self) -> Result<(), MetricsError> {
+        self.registry.register(Box::new(self.steps.clone()))?;
+        self.registry.register(Box::new(self.http_requests.clone()))?;
+        self.registry.register(Box::new(self.http_seconds.clone()))?;
+        for counter in [&self.ledgers, &self.events, &self.transactions] {
+            self.registry.register(Box::new(counter.clone()))?;
+        }
+        for gauge in
+            [&self.latest_ledger, &self.network_latest, &self.source_lag, &self.store_bytes]
+        {
+            self.registry.register(Box::new(gauge.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// Measures a step of [`STEPS`] from now until the timer is dropped.
+    pub fn step(&self, name: &str) -> HistogramTimer {
+        self.steps.with_label_values(&[name]).start_timer()
+    }
+
+    /// Reports a step of [`STEPS`] that was measured already.
+    pub fn observe_step(&self, name: &str, duration: Duration) {
+        self.steps.with_label_values(&[name]).observe(duration.as_secs_f64());
+    }
+
+    /// Reports a stored ledger and what was stored of it.
+    pub fn ledger_stored(&self, ledger: LedgerSeq, events: u64, transactions: u64) {
+        self.ledgers.inc();
+        self.events.inc_by(events);
+        self.transactions.inc_by(transactions);
+        self.latest_ledger_is(ledger.max(LedgerSeq(self.latest_ledger.get() as u32)));
+    }
+
+    /// Reports the newest ledger stored.
+    pub fn latest_ledger_is(&self, ledger: LedgerSeq) {
+        self.latest_ledger.set(i64::from(ledger.0));
+        self.update_lag();
+    }
+
+    /// Reports the newest ledger that the source knows of.
+    pub fn network_latest_is(&self, ledger: LedgerSeq) {
+        self.network_latest.set(i64::from(ledger.0));
+        self.update_lag();
+    }
+
+    fn update_lag(&self) {
+        let lag = self.network_latest.get() - self.latest_ledger.get();
+        self.source_lag.set(lag.max(0));
+    }
+
+    /// Reports the size of the store on the disk.
+    pub fn store_bytes_are(&self, bytes: u64) {
+        self.store_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Reports an answered request. `route` is the route's pattern, never the path of the request.
+    pub fn http_answered(&self, route: &str, status: u16, duration: Duration) {
+        self.http_requests.with_label_values(&[route, &status.to_string()]).inc();
+        self.http_seconds.with_label_values(&[route]).observe(duration.as_secs_f64());
+    }
+
+    /// All metrics in the text format of Prometheus.
+    pub fn render(&self) -> Result<String, MetricsError> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+fn histograms(
+    name: &str,
+    help: &str,
+    label: &str,
+    buckets: &[f64],
+) -> Result<HistogramVec, prometheus::Error> {
+    HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), &[label])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renders_what_was_reported() {
+        let metrics = Metrics::new().unwrap();
+        metrics.network_latest_is(LedgerSeq(110));
+        metrics.ledger_stored(LedgerSeq(100), 7, 3);
+        metrics.ledger_stored(LedgerSeq(99), 1, 1);
+        drop(metrics.step("commit"));
+        metrics.http_answered("/rest/health", 200, Duration::from_micros(300));
+        metrics.store_bytes_are(4096);
+
+        let text = metrics.render().unwrap();
+        for line in [
+            "orrery_ledgers_total 2",
+            "orrery_events_total 8",
+            "orrery_transactions_total 4",
+            "orrery_latest_ledger 100",
+            "orrery_source_lag_ledgers 10",
+            "orrery_store_bytes 4096",
+            "orrery_step_seconds_count{step=\"commit\"} 1",
+            "orrery_step_seconds_count{step=\"prune\"} 0",
+            "orrery_http_requests_total{route=\"/rest/health\",status=\"200\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert!(text.contains("process_resident_memory_bytes"));
+    }
+}

@@ -1,0 +1,204 @@
+//! The ledgers of a data directory: what import, status and the control socket need of store and
+//! pipeline.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::ServiceError;
+use crate::config::Config;
+use crate::control::{NotStored, Service, StatusReport, Stored};
+use crate::domain::Network;
+use crate::observe::health::Health;
+use crate::observe::metrics::Metrics;
+use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver};
+use crate::source::{Origin, RawLedger, records};
+use crate::store::{Committed, Durability, FORMAT, IndexOptions, Retention, Store, StoreError};
+
+/// An open data directory with a pipeline into it.
+pub struct Ledgers {
+    pipeline: Pipeline,
+    retention: Retention,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+    /// Address of the HTTP interface, once there is one.
+    listening: OnceLock<SocketAddr>,
+}
+
+impl Ledgers {
+    /// Opens the data directory of `config`. Without a network a new one is refused.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
+        let store = Arc::new(Store::open(&config.data_dir, network)?);
+        let metrics = Arc::new(Metrics::new()?);
+        if let Some(latest) = store.status().latest() {
+            metrics.latest_ledger_is(latest);
+        }
+        let steps = Arc::clone(&metrics) as Arc<dyn StepObserver>;
+        let pipeline = Pipeline::new(store, index_options(config), steps);
+        let (health, listening) = (Arc::default(), OnceLock::new());
+        Ok(Self { pipeline, retention: retention(config), health, metrics, listening })
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<Store> {
+        self.pipeline.store()
+    }
+
+    /// How the parts of the process are.
+    pub fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    /// Numbers of the process.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Says where the HTTP interface listens; from then on the status says that a service runs.
+    pub fn listening_on(&self, address: SocketAddr) {
+        // It listens on one address for all its life.
+        let _ = self.listening.set(address);
+    }
+
+    /// Stores ledgers in their order, counts them in the metrics and shows each to `stored`.
+    ///
+    /// # Errors
+    /// The first [`PipelineError`]; ledgers before it are stored.
+    pub fn store_all<E: Error + Send + Sync + 'static>(
+        &self,
+        ledgers: impl Iterator<Item = Result<RawLedger, E>>,
+        durability: Durability,
+        mut stored: impl FnMut(&Ingested) + Send,
+    ) -> Result<(), PipelineError> {
+        self.pipeline.run(ledgers, durability, |ingested| {
+            if ingested.committed == Committed::New {
+                let counts = &ingested.counts;
+                let transactions = u64::from(counts.stored_transactions);
+                self.metrics.ledger_stored(ingested.sequence, counts.events(), transactions);
+            }
+            stored(ingested);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Removes all that retention no longer keeps.
+    ///
+    /// # Errors
+    /// What the store says; what was removed before stays removed.
+    pub fn prune(&self) -> Result<(), StoreError> {
+        let _timer = self.metrics.step("prune");
+        while !self.store().prune(&self.retention)?.is_nothing() {}
+        Ok(())
+    }
+
+    /// Measures the store for the metrics.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn measure(&self) -> Result<(), StoreError> {
+        self.metrics.store_bytes_are(self.store().sizes()?.values().sum());
+        Ok(())
+    }
+
+    /// What is stored, and how the service is, when one runs.
+    pub fn report(&self) -> StatusReport {
+        let (network, status) = (self.store().network(), self.store().status());
+        let ranges = status.ranges.iter().map(|range| (range.first.0, range.last.0)).collect();
+        let down = self.health.first_down().map(|(name, reason)| format!("{name}: {reason}"));
+        StatusReport {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            format_version: FORMAT.to_string(),
+            running: self.listening.get().is_some(),
+            listen: self.listening.get().map(SocketAddr::to_string),
+            network: network.name().to_owned(),
+            network_passphrase: network.passphrase().to_owned(),
+            ranges,
+            latest_ledger: status.latest().map(|ledger| ledger.0),
+            latest_close_time: status.latest_close_time,
+            network_latest_ledger: self.health.network_latest().map(|ledger| ledger.0),
+            events: status.totals.events,
+            transactions: status.totals.transactions,
+            down,
+        }
+    }
+}
+
+impl Stored {
+    /// Counts a stored ledger.
+    pub fn count(&mut self, ingested: &Ingested) {
+        match ingested.committed {
+            Committed::AlreadyStored => self.known += 1,
+            Committed::New => {
+                self.new += 1;
+                self.events += ingested.counts.events();
+                self.transactions += u64::from(ingested.counts.stored_transactions);
+            }
+        }
+    }
+}
+
+impl Service for Ledgers {
+    fn store(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
+        let origin = Origin { name: "control socket".into(), position: None };
+        let ledgers = ledgers.into_iter().map(|xdr| {
+            let sequence = records::sequence_of(&xdr).map_err(NoLedger)?;
+            Ok::<_, NoLedger>(RawLedger { sequence, xdr, origin: origin.clone() })
+        });
+        let mut before = Stored::default();
+        match self.store_all(ledgers, Durability::Synced, |ingested| before.count(ingested)) {
+            Ok(()) => Ok(before),
+            Err(error) => Err(NotStored { before, reason: without_origin(&error) }),
+        }
+    }
+
+    fn status(&self) -> Result<StatusReport, String> {
+        Ok(self.report())
+    }
+}
+
+/// Bytes that are no ledger.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct NoLedger(String);
+
+/// What failed, for a client that knows best where it read the ledger.
+fn without_origin(error: &PipelineError) -> String {
+    match error {
+        PipelineError::Decode { source, .. } => source.to_string(),
+        PipelineError::Verify { source, .. } => source.to_string(),
+        PipelineError::Store { source, .. } => source.to_string(),
+        other => other.to_string(),
+    }
+}
+
+impl StepObserver for Metrics {
+    fn step(&self, name: &'static str, seconds: f64) {
+        self.observe_step(name, Duration::from_secs_f64(seconds.max(0.0)));
+    }
+}
+
+fn index_options(config: &Config) -> IndexOptions {
+    let listed: BTreeSet<_> = config.index.contracts.iter().copied().collect();
+    IndexOptions {
+        classic_events: config.index.classic_events,
+        fee_events: config.index.fee_events,
+        contracts: (!listed.is_empty()).then_some(listed),
+        raw_ledgers: config.retention.raw_ledgers > 0,
+    }
+}
+
+/// Of raw ledgers 0 keeps none; of events and transactions it keeps all.
+fn retention(config: &Config) -> Retention {
+    let unless_all = |kept: u32| (kept > 0).then_some(kept);
+    Retention {
+        raw_ledgers: Some(config.retention.raw_ledgers),
+        events: unless_all(config.retention.events),
+        transactions: unless_all(config.retention.transactions),
+    }
+}

@@ -1,0 +1,315 @@
+//! Ledgers from files and directories, in the order of their names. Knows paths; leaves what is
+//! inside a file to [`records`](super::records).
+
+use std::cmp::Ordering;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicU64};
+
+use super::lake::{LakeError, Manifest};
+use super::records::{RecordError, Records};
+use super::{Origin, RawLedger};
+use crate::domain::Network;
+
+/// Directories inside directories are followed this deep; a link to a parent ends here.
+const DEEPEST_DIRECTORY: usize = 16;
+
+/// Why ledgers could not be read from files.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// The operating system refused.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A file's content is wrong.
+    #[error("cannot take ledgers from {}: {source}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: RecordError,
+    },
+    /// Directories are nested too deeply.
+    #[error("{} is nested more than {DEEPEST_DIRECTORY} directories deep: give its path itself", path.display())]
+    TooDeep {
+        /// The directory that was not entered.
+        path: PathBuf,
+    },
+    /// A directory holds no file.
+    #[error("{} holds no ledger files", path.display())]
+    NoFiles {
+        /// The directory as it was given.
+        path: PathBuf,
+    },
+    /// A directory's manifest is wrong or names another network.
+    #[error(transparent)]
+    Manifest(#[from] LakeError),
+}
+
+/// What a set of paths holds, found without opening the files.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Survey {
+    /// Number of files.
+    pub files: u64,
+    /// Their size together, in bytes as they lie on the disk.
+    pub bytes: u64,
+    /// Manifests found in directories, each with its path.
+    pub manifests: Vec<(PathBuf, Manifest)>,
+}
+
+impl Survey {
+    /// Walks all of `paths`.
+    pub fn of(paths: &[PathBuf]) -> Result<Self, FilesError> {
+        let mut survey = Self::default();
+        for path in paths {
+            let files_before = survey.files;
+            let mut walk = Walk::new(path.clone());
+            while let Some(file) = walk.next_file()? {
+                survey.files += 1;
+                survey.bytes += metadata(&file)?.len();
+            }
+            survey.manifests.append(&mut walk.manifests);
+            if survey.files == files_before {
+                return Err(FilesError::NoFiles { path: path.clone() });
+            }
+        }
+        Ok(survey)
+    }
+
+    /// Refuses when a manifest names another network than `network`.
+    pub fn check_network(&self, network: &Network) -> Result<(), FilesError> {
+        for (path, manifest) in &self.manifests {
+            manifest.check_network(&path.display().to_string(), network)?;
+        }
+        Ok(())
+    }
+
+    /// The network that the first manifest names.
+    pub fn network(&self) -> Option<Network> {
+        let (_, manifest) = self.manifests.first()?;
+        manifest.network_passphrase.as_deref().map(Network::from_passphrase)
+    }
+}
+
+/// The ledgers of files and directories, one at a time. Ends after the first error.
+pub struct LedgerFiles {
+    walks: std::vec::IntoIter<Walk>,
+    walk: Option<Walk>,
+    file: Option<OpenFile>,
+    bytes_read: Arc<AtomicU64>,
+}
+
+struct OpenFile {
+    path: PathBuf,
+    name: Arc<str>,
+    records: Records,
+    /// Ledgers taken so far.
+    taken: u64,
+}
+
+impl LedgerFiles {
+    /// The ledgers of `paths`: files as they are given, directories with all that is below them,
+    /// sorted so that numbers in names count as numbers.
+    pub fn new(paths: &[PathBuf]) -> Self {
+        let walks: Vec<Walk> = paths.iter().cloned().map(Walk::new).collect();
+        Self { walks: walks.into_iter(), walk: None, file: None, bytes_read: Arc::default() }
+    }
+
+    /// Counts the bytes read from the disk so far; comparable with [`Survey::bytes`].
+    pub fn bytes_read(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.bytes_read)
+    }
+
+    fn next_ledger(&mut self) -> Result<Option<RawLedger>, FilesError> {
+        loop {
+            if let Some(file) = &mut self.file {
+                if let Some(ledger) = file.next_ledger()? {
+                    return Ok(Some(ledger));
+                }
+                self.file = None;
+            }
+            let Some(path) = self.next_path()? else { return Ok(None) };
+            self.file = Some(OpenFile::open(path, Arc::clone(&self.bytes_read))?);
+        }
+    }
+
+    fn next_path(&mut self) -> Result<Option<PathBuf>, FilesError> {
+        loop {
+            if let Some(walk) = &mut self.walk
+                && let Some(path) = walk.next_file()?
+            {
+                return Ok(Some(path));
+            }
+            self.walk = self.walks.next();
+            if self.walk.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+impl Iterator for LedgerFiles {
+    type Item = Result<RawLedger, FilesError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.next_ledger().transpose();
+        if matches!(item, Some(Err(_))) {
+            *self = Self::new(&[]);
+        }
+        item
+    }
+}
+
+impl OpenFile {
+    fn open(path: PathBuf, bytes_read: Arc<AtomicU64>) -> Result<Self, FilesError> {
+        let file = File::open(&path).map_err(read_error(&path))?;
+        let counted = Counted { file, bytes_read };
+        let records = Records::new(counted)
+            .map_err(|source| FilesError::Content { path: path.clone(), source })?;
+        let name = Arc::from(path.display().to_string());
+        Ok(Self { path, name, records, taken: 0 })
+    }
+
+    fn next_ledger(&mut self) -> Result<Option<RawLedger>, FilesError> {
+        let Some(record) = self.records.next() else { return Ok(None) };
+        let (sequence, xdr) =
+            record.map_err(|source| FilesError::Content { path: self.path.clone(), source })?;
+        self.taken += 1;
+        let position = (self.taken > 1).then_some(self.taken);
+        let origin = Origin { name: Arc::clone(&self.name), position };
+        Ok(Some(RawLedger { sequence, xdr, origin }))
+    }
+}
+
+/// Counts bytes as they leave the disk.
+struct Counted {
+    file: File,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.bytes_read.fetch_add(count as u64, atomic::Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+/// Walks a path, holding one list of names for each directory on the way down.
+struct Walk {
+    start: Option<PathBuf>,
+    directories: Vec<std::vec::IntoIter<PathBuf>>,
+    manifests: Vec<(PathBuf, Manifest)>,
+}
+
+impl Walk {
+    fn new(start: PathBuf) -> Self {
+        Self { start: Some(start), directories: Vec::new(), manifests: Vec::new() }
+    }
+
+    fn next_file(&mut self) -> Result<Option<PathBuf>, FilesError> {
+        loop {
+            let path = match self.start.take() {
+                Some(start) => start,
+                None => match self.directories.last_mut() {
+                    None => return Ok(None),
+                    Some(directory) => match directory.next() {
+                        Some(path) => path,
+                        None => {
+                            self.directories.pop();
+                            continue;
+                        }
+                    },
+                },
+            };
+            if !metadata(&path)?.is_dir() {
+                return Ok(Some(path));
+            }
+            self.enter(path)?;
+        }
+    }
+
+    fn enter(&mut self, directory: PathBuf) -> Result<(), FilesError> {
+        if self.directories.len() == DEEPEST_DIRECTORY {
+            return Err(FilesError::TooDeep { path: directory });
+        }
+        let manifest = directory.join(Manifest::FILE_NAME);
+        if manifest.is_file() {
+            let text = fs::read(&manifest).map_err(read_error(&manifest))?;
+            let parsed = Manifest::parse(&manifest.display().to_string(), &text)?;
+            self.manifests.push((manifest, parsed));
+        }
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&directory).map_err(read_error(&directory))? {
+            let name = entry.map_err(read_error(&directory))?.file_name();
+            // Hidden files are those of file managers, version control and the lake's manifest.
+            if !name.as_encoded_bytes().starts_with(b".") {
+                names.push(name);
+            }
+        }
+        names.sort_by(|a, b| natural_order(&a.to_string_lossy(), &b.to_string_lossy()));
+        let paths: Vec<PathBuf> = names.into_iter().map(|name| directory.join(name)).collect();
+        self.directories.push(paths.into_iter());
+        Ok(())
+    }
+}
+
+fn metadata(path: &Path) -> Result<fs::Metadata, FilesError> {
+    fs::metadata(path).map_err(read_error(path))
+}
+
+fn read_error(path: &Path) -> impl FnOnce(io::Error) -> FilesError {
+    let path = path.to_owned();
+    |source| FilesError::Read { path, source }
+}
+
+/// Orders names so that ledgers follow each other: digits count as a number, and the inverted prefix
+/// of lake names (`FC3D4709--63092982…`, newest first) counts last.
+fn natural_order(left: &str, right: &str) -> Ordering {
+    let (left_name, right_name) = (without_lake_prefix(left), without_lake_prefix(right));
+    let (mut a, mut b) = (left_name.as_bytes(), right_name.as_bytes());
+    while let (Some(x), Some(y)) = (a.first(), b.first()) {
+        let order = if x.is_ascii_digit() && y.is_ascii_digit() {
+            let (number_a, rest_a) = leading_number(a);
+            let (number_b, rest_b) = leading_number(b);
+            (a, b) = (rest_a, rest_b);
+            number_a.len().cmp(&number_b.len()).then(number_a.cmp(number_b))
+        } else {
+            (a, b) = (&a[1..], &b[1..]);
+            x.cmp(y)
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    a.len().cmp(&b.len()).then_with(|| left.cmp(right))
+}
+
+/// The digits at the beginning without leading zeros, and what follows them.
+fn leading_number(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|c| !c.is_ascii_digit()).unwrap_or(text.len());
+    let zeros = text[..end].iter().position(|c| *c != b'0').unwrap_or(end);
+    (&text[zeros..end], &text[end..])
+}
+
+fn without_lake_prefix(name: &str) -> &str {
+    match name.split_once("--") {
+        Some((prefix, rest))
+            if prefix.len() == 8
+                && prefix.bytes().all(|c| c.is_ascii_hexdigit())
+                && rest.starts_with(|c: char| c.is_ascii_digit()) =>
+        {
+            rest
+        }
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests;

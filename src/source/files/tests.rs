@@ -1,0 +1,99 @@
+use super::*;
+use crate::domain::LedgerSeq;
+use crate::source::test_data::ledgers;
+
+fn sequences(paths: &[PathBuf]) -> Vec<u32> {
+    LedgerFiles::new(paths).map(|ledger| ledger.unwrap().sequence.0).collect()
+}
+
+#[test]
+fn sorts_names_as_people_count() {
+    let mut names = [
+        "ledger-10.xdr",
+        "ledger-9.xdr",
+        "ledger-09b.xdr",
+        "FC3D4709--63092982.xdr.zst",
+        "FC3D46FE--63092993.xdr.zst",
+        "FFFFFFFF--0-63999",
+        "b",
+        "a",
+    ];
+    names.sort_by(|a, b| natural_order(a, b));
+    assert_eq!(
+        names,
+        [
+            "FFFFFFFF--0-63999",
+            "FC3D4709--63092982.xdr.zst",
+            "FC3D46FE--63092993.xdr.zst",
+            "a",
+            "b",
+            "ledger-9.xdr",
+            "ledger-09b.xdr",
+            "ledger-10.xdr",
+        ]
+    );
+}
+
+#[test]
+fn the_same_ledgers_in_any_form_are_the_same_bytes() {
+    let Some(data) = ledgers() else { return };
+    let single: Vec<PathBuf> =
+        (63_092_982..=63_092_993).map(|n| data.join(format!("pubnet/ledger-{n}.xdr.gz"))).collect();
+    let lake = [data.join("lake-pubnet")];
+    let left = LedgerFiles::new(&single).map(|ledger| ledger.unwrap());
+    let right = LedgerFiles::new(&lake).map(|ledger| ledger.unwrap());
+    let mut count = 0;
+    for (left, right) in left.zip(right) {
+        assert_eq!((left.sequence, &left.xdr), (right.sequence, &right.xdr));
+        count += 1;
+    }
+    assert_eq!(count, 12);
+}
+
+#[test]
+fn reads_every_real_file() {
+    let Some(data) = ledgers() else { return };
+    assert_eq!(sequences(&[data.join("testnet")]).len(), 18);
+    assert_eq!(sequences(&[data.join("pubnet")]).len(), 20);
+    let bundle = data.join("synthetic/horizon-load-test-ledgers-v28.xdr.zstd");
+    assert_eq!(sequences(&[bundle]), (10_048..=10_077).collect::<Vec<_>>());
+    let suite = data.join("core-tests/InvokeHostFunctionTests/03df1dc73d71eb00.xdr.zst");
+    assert_eq!(sequences(&[suite]), (2..=34).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_manifest_of_another_network_is_refused_by_name() {
+    let Some(data) = ledgers() else { return };
+    let survey = Survey::of(&[data.join("lake-pubnet")]).unwrap();
+    assert_eq!(survey.files, 12);
+    assert_eq!(survey.network().unwrap().name(), "mainnet");
+    let testnet = Network::from_name_or_passphrase("testnet");
+    let error = survey.check_network(&testnet).unwrap_err().to_string();
+    assert!(error.contains("of the network mainnet, not of testnet"), "{error}");
+}
+
+#[test]
+fn errors_name_the_file_and_the_place_in_it() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let good = fs::read(data.join("testnet/ledger-10.xdr.zst")).unwrap();
+    fs::write(directory.path().join("1.xdr"), &good).unwrap();
+    fs::write(directory.path().join("2.xdr"), &good[..good.len() / 2]).unwrap();
+    fs::write(directory.path().join("3.xdr"), &good).unwrap();
+    let paths = [directory.path().to_owned()];
+    let mut files = LedgerFiles::new(&paths);
+    assert_eq!(files.next().unwrap().unwrap().sequence, LedgerSeq(10));
+    let error = files.next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("2.xdr: it is cut off") && error.contains("byte 0"), "{error}");
+    assert!(files.next().is_none(), "nothing comes after an error");
+}
+
+#[test]
+fn missing_and_empty_paths_are_errors() {
+    let directory = tempfile::tempdir().unwrap();
+    let empty = [directory.path().to_owned()];
+    assert!(matches!(Survey::of(&empty), Err(FilesError::NoFiles { .. })));
+    let missing = [directory.path().join("missing")];
+    let error = LedgerFiles::new(&missing).next().unwrap().unwrap_err().to_string();
+    assert!(error.starts_with("cannot read ") && error.contains("missing"), "{error}");
+}

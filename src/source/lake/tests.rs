@@ -1,0 +1,139 @@
+use std::fs;
+use std::path::Path;
+
+use futures_util::TryStreamExt;
+
+use super::*;
+use crate::source::follow::{Fetched, LedgerSource};
+use crate::source::test_data::ledgers;
+
+fn mainnet() -> Network {
+    Network::from_name_or_passphrase("mainnet")
+}
+
+async fn open(root: &Path, network: &Network) -> Result<Lake, LakeError> {
+    Lake::open(Arc::new(Directory::new(root)), network).await
+}
+
+/// A lake of its own to change: the twelve public ledgers.
+fn copied_lake() -> Option<tempfile::TempDir> {
+    let original = ledgers()?.join("lake-pubnet");
+    let copy = tempfile::tempdir().unwrap();
+    let partition = "FC3E15FF--63040000-63103999";
+    fs::create_dir(copy.path().join(partition)).unwrap();
+    fs::copy(original.join(".config.json"), copy.path().join(".config.json")).unwrap();
+    for entry in fs::read_dir(original.join(partition)).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), copy.path().join(partition).join(entry.file_name())).unwrap();
+    }
+    Some(copy)
+}
+
+fn file_of(lake: &Lake, root: &Path, ledger: u32) -> std::path::PathBuf {
+    root.join(lake.layout().key_of(LedgerSeq(ledger)))
+}
+
+async fn sequences(lake: &Lake, first: u32, last: u32) -> Result<Vec<u32>, LakeError> {
+    lake.read(LedgerRange::new(first, last)).map_ok(|ledger| ledger.sequence.0).try_collect().await
+}
+
+#[tokio::test]
+async fn finds_both_ends_and_reads_in_order() {
+    let Some(copy) = copied_lake() else { return };
+    let lake = open(copy.path(), &mainnet()).await.unwrap();
+    let newest = lake.newest(LedgerSeq::FIRST).await.unwrap().unwrap();
+    assert_eq!(newest, LedgerSeq(63_092_993));
+    assert_eq!(lake.oldest(newest).await.unwrap(), LedgerSeq(63_092_982));
+    for known in 63_092_982..=63_092_993 {
+        let probed = lake.newest_by_probing(LedgerSeq(known)).await.unwrap();
+        assert_eq!(probed, Some(newest), "from {known}");
+    }
+    assert_eq!(lake.newest_by_probing(LedgerSeq(63_092_994)).await.unwrap(), None);
+    let all: Vec<u32> = (63_092_982..=63_092_993).collect();
+    assert_eq!(sequences(&lake, 63_092_982, 63_092_993).await.unwrap(), all);
+    assert_eq!(sequences(&lake, 63_092_985, 63_092_986).await.unwrap(), all[3..5]);
+    assert!(sequences(&lake, 5, 4).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn refuses_another_network_by_name() {
+    let Some(copy) = copied_lake() else { return };
+    let testnet = Network::from_name_or_passphrase("testnet");
+    let error = open(copy.path(), &testnet).await.err().unwrap().to_string();
+    assert!(error.contains("of the network mainnet, not of testnet"), "{error}");
+    let empty = tempfile::tempdir().unwrap();
+    let error = open(empty.path(), &testnet).await.err().unwrap().to_string();
+    assert!(error.contains("is not a ledger lake"), "{error}");
+}
+
+#[tokio::test]
+async fn a_missing_file_is_a_gap_inside_a_range_and_patience_at_the_tip() {
+    let Some(copy) = copied_lake() else { return };
+    let lake = open(copy.path(), &mainnet()).await.unwrap();
+    fs::remove_file(file_of(&lake, copy.path(), 63_092_988)).unwrap();
+    let error = sequences(&lake, 63_092_982, 63_092_993).await.unwrap_err();
+    assert!(matches!(error, LakeError::Gap { ledger: LedgerSeq(63_092_988), .. }), "{error}");
+
+    let mut source = LakeSource::new(lake);
+    let before = source.fetch(LedgerSeq(63_092_986)).await.unwrap();
+    assert!(matches!(before, Fetched::Ledgers(ledgers) if ledgers.len() == 2));
+    let tip = source.fetch(LedgerSeq(63_092_994)).await.unwrap();
+    assert!(matches!(tip, Fetched::NotYet));
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_an_error_unless_it_is_the_newest() {
+    let Some(copy) = copied_lake() else { return };
+    let lake = open(copy.path(), &mainnet()).await.unwrap();
+    for ledger in [63_092_984, 63_092_993] {
+        let path = file_of(&lake, copy.path(), ledger);
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    let mut source = LakeSource::new(lake);
+    let error = source.fetch(LedgerSeq(63_092_984)).await.unwrap_err().to_string();
+    assert!(error.contains("FC3D4707--63092984.xdr.zst: it is cut off"), "{error}");
+    let newest = source.fetch(LedgerSeq(63_092_993)).await.unwrap();
+    assert!(matches!(newest, Fetched::NotYet));
+}
+
+#[tokio::test]
+async fn batches_of_several_ledgers_begin_at_ledger_2() {
+    let Some(data) = ledgers() else { return };
+    let core_test = data.join("core-tests/InvokeHostFunctionTests/03df1dc73d71eb00.xdr.zst");
+    let whole: Vec<RawLedger> =
+        crate::source::files::LedgerFiles::new(&[core_test]).map(Result::unwrap).collect();
+    let root = tempfile::tempdir().unwrap();
+    let manifest = r#"{"networkPassphrase":"(V) (;,,;) (V)","version":"1.0","compression":"zstd",
+        "ledgersPerBatch":4,"batchesPerPartition":2}"#;
+    fs::write(root.path().join(".config.json"), manifest).unwrap();
+    let network = Network::from_passphrase("(V) (;,,;) (V)");
+    let lake = open(root.path(), &network).await.unwrap();
+    assert_eq!(lake.newest(LedgerSeq::FIRST).await.unwrap(), None);
+    // Ledgers 2 to 34 in files of four; the last is left out because it is not full.
+    for batch in (0..32u32).step_by(4) {
+        let inside: Vec<&RawLedger> =
+            whole.iter().filter(|l| (batch..batch + 4).contains(&l.sequence.0)).collect();
+        let first = inside[0].sequence.0;
+        let mut plain = Vec::new();
+        for word in [first, batch + 3, inside.len() as u32] {
+            plain.extend(word.to_be_bytes());
+        }
+        inside.iter().for_each(|ledger| plain.extend(&ledger.xdr));
+        let path = file_of(&lake, root.path(), first);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, zstd::encode_all(&*plain, 1).unwrap()).unwrap();
+    }
+    assert_eq!(lake.newest(LedgerSeq::FIRST).await.unwrap(), Some(LedgerSeq(31)));
+    assert_eq!(lake.newest_by_probing(LedgerSeq(5)).await.unwrap(), Some(LedgerSeq(31)));
+    assert_eq!(lake.oldest(LedgerSeq(31)).await.unwrap(), LedgerSeq(2));
+    let read: Vec<RawLedger> = lake.read(LedgerRange::new(2, 31)).try_collect().await.unwrap();
+    assert!(read.iter().zip(&whole).all(|(left, right)| left.xdr == right.xdr));
+    assert_eq!(read.len(), 30);
+    assert_eq!(sequences(&lake, 6, 9).await.unwrap(), [6, 7, 8, 9]);
+
+    let (from, to) = (file_of(&lake, root.path(), 4), file_of(&lake, root.path(), 8));
+    fs::copy(from, to).unwrap();
+    let error = sequences(&lake, 8, 9).await.unwrap_err().to_string();
+    assert!(error.contains("holds ledgers 4 to 7, but its name promises 8–11"), "{error}");
+}

@@ -1,0 +1,152 @@
+//! A network that makes a ledger whenever it is asked, as a source that keeps a pace.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
+
+use super::follow::{Fetched, LedgerSource, SourceError};
+use super::records::sequence_of;
+use super::{Origin, RawLedger};
+use crate::domain::{LedgerRange, LedgerSeq};
+
+/// Makes ledgers one after the other.
+pub trait LedgerMaker: Send + 'static {
+    /// The `LedgerCloseMeta` of the next ledger, XDR. Blocks while it works. An error is one sentence.
+    fn next_ledger(&mut self) -> Result<Vec<u8>, String>;
+}
+
+type Made<M> = (M, Result<Vec<u8>, String>);
+
+/// Yields what a [`LedgerMaker`] makes: some ledgers at once, then one for each interval.
+pub struct Paced<M> {
+    name: &'static str,
+    passphrase: String,
+    /// Absent while it works, and for good after a panic of its own.
+    maker: Option<M>,
+    /// Kept here, so that a ledger is not lost when its caller stops waiting.
+    working: Option<JoinHandle<Made<M>>>,
+    latest: LedgerSeq,
+    at_once: u32,
+    interval: Duration,
+    due: Option<Instant>,
+}
+
+impl<M: LedgerMaker> Paced<M> {
+    /// Yields ledgers of `maker`, which has made all up to `latest`: `at_once` of them without
+    /// waiting, then one each `interval`.
+    pub fn new(
+        name: &'static str,
+        passphrase: impl Into<String>,
+        maker: M,
+        latest: LedgerSeq,
+        at_once: u32,
+        interval: Duration,
+    ) -> Self {
+        let passphrase = passphrase.into();
+        let (maker, working, due) = (Some(maker), None, None);
+        Self { name, passphrase, maker, working, latest, at_once, interval, due }
+    }
+
+    async fn wait_for_turn(&mut self) {
+        if self.at_once > 0 {
+            self.at_once -= 1;
+            return;
+        }
+        let due = *self.due.get_or_insert_with(|| Instant::now() + self.interval);
+        sleep_until(due).await;
+        // A pause, as of a machine that slept, is not made up for.
+        self.due = Some((due + self.interval).max(Instant::now()));
+    }
+
+    async fn make(&mut self) -> Result<RawLedger, SourceError> {
+        let broken = |reason: String| SourceError::Fatal(format!("{} failed: {reason}", self.name));
+        if self.working.is_none() {
+            let Some(mut maker) = self.maker.take() else {
+                return Err(broken("it broke down before".to_owned()));
+            };
+            self.working = Some(spawn_blocking(move || {
+                let ledger = maker.next_ledger();
+                (maker, ledger)
+            }));
+        }
+        let Some(working) = &mut self.working else {
+            return Err(broken("it does not work".to_owned()));
+        };
+        let finished = working.await;
+        self.working = None;
+        let (maker, ledger) = finished.map_err(|error| broken(error.to_string()))?;
+        self.maker = Some(maker);
+        let xdr = ledger.map_err(broken)?;
+        let sequence = sequence_of(&xdr).map_err(broken)?;
+        self.latest = sequence;
+        let origin = Origin { name: self.name.into(), position: None };
+        Ok(RawLedger { sequence, xdr, origin })
+    }
+}
+
+impl<M: LedgerMaker> LedgerSource for Paced<M> {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+
+    fn passphrase(&mut self) -> BoxFuture<'_, Result<Option<String>, SourceError>> {
+        std::future::ready(Ok(Some(self.passphrase.clone()))).boxed()
+    }
+
+    fn range(&mut self) -> BoxFuture<'_, Result<Option<LedgerRange>, SourceError>> {
+        // What was made cannot be made again: only what follows is on offer.
+        let next = self.latest.next().unwrap_or(self.latest);
+        let range = LedgerRange { first: next, last: self.latest };
+        std::future::ready(Ok(Some(range))).boxed()
+    }
+
+    fn fetch(&mut self, _from: LedgerSeq) -> BoxFuture<'_, Result<Fetched, SourceError>> {
+        async {
+            self.wait_for_turn().await;
+            Ok(Fetched::Ledgers(vec![self.make().await?]))
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::files::LedgerFiles;
+    use crate::source::test_data::ledgers;
+
+    struct Replay(LedgerFiles);
+
+    impl LedgerMaker for Replay {
+        fn next_ledger(&mut self) -> Result<Vec<u8>, String> {
+            let ledger = self.0.next().ok_or("no more")?;
+            ledger.map(|ledger| ledger.xdr).map_err(|error| error.to_string())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn some_come_at_once_and_then_one_each_interval() {
+        let Some(data) = ledgers() else { return };
+        let maker = Replay(LedgerFiles::new(&[data.join("lake-pubnet")]));
+        let latest = LedgerSeq(63_092_981);
+        let interval = Duration::from_secs(1);
+        let mut source = Paced::new("the replay", "p", maker, latest, 3, interval);
+        let start = Instant::now();
+        let mut times = Vec::new();
+        for sequence in 63_092_982..=63_092_993 {
+            let Fetched::Ledgers(ledgers) = source.fetch(LedgerSeq(sequence)).await.unwrap() else {
+                panic!("a maker always makes")
+            };
+            assert_eq!(ledgers[0].sequence, LedgerSeq(sequence));
+            times.push(start.elapsed().as_secs());
+        }
+        assert_eq!(times, [0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let range = source.range().await.unwrap().unwrap();
+        assert_eq!(range.first, LedgerSeq(63_092_994));
+        let error = source.fetch(range.first).await.unwrap_err().to_string();
+        assert_eq!(error, "the replay failed: no more");
+    }
+}

@@ -1,0 +1,378 @@
+//! Takes the content of a ledger file apart into the bytes of single ledgers: compression, framing
+//! and batches, recognised by content and never by name. Knows nothing of paths and networks.
+//!
+//! Formats (each plain, gzip or zstd): a stream framed with record marks of RFC 5531, as a core
+//! writes it; one `LedgerCloseMeta`; one `LedgerCloseMetaBatch` (SEP-54); JSON in which ledgers stand
+//! as base64 under `metadataXdr`, as RPC's `getLedgers` answers.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::bufread::MultiGzDecoder;
+use stellar_xdr::{
+    LedgerCloseMeta, LedgerCloseMetaExt, LedgerHeaderHistoryEntry, Limited, Limits, ReadXdr,
+};
+
+use crate::domain::LedgerSeq;
+
+/// Longest ledger that is read, in bytes after decompression. Two hundred times what the public
+/// network has shown; it bounds memory when a damaged or hostile file claims more.
+pub const LONGEST_LEDGER: u64 = 256 << 20;
+
+/// Deepest nesting that is followed where a ledger's length must be found by decoding it.
+const DEEPEST_XDR: u32 = 500;
+/// Bit 31 of a record mark: last fragment. A core always sets it.
+const LAST_FRAGMENT: u32 = 1 << 31;
+/// Highest version of `LedgerCloseMeta`.
+const NEWEST_META_VERSION: u32 = 2;
+
+/// Why a file could not be taken apart. Offsets count bytes after decompression.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Nothing in it.
+    #[error("it is empty")]
+    Empty,
+    /// None of the formats.
+    #[error(
+        "it holds no ledgers: expected a LedgerCloseMeta, a batch, a framed stream or JSON with \
+         metadataXdr, plain or compressed with gzip or zstd"
+    )]
+    Unrecognised,
+    /// It ends inside a ledger.
+    #[error("it is cut off: it ends inside the ledger that begins at byte {offset}")]
+    Truncated {
+        /// Where the unfinished ledger begins.
+        offset: u64,
+    },
+    /// It claims or holds a ledger that is too long.
+    #[error(
+        "the ledger at byte {offset} is longer than {} MiB, the most that is read",
+        LONGEST_LEDGER >> 20
+    )]
+    TooLong {
+        /// Where that ledger begins.
+        offset: u64,
+    },
+    /// Its structure is wrong.
+    #[error("it is damaged at byte {offset}: {reason}")]
+    Damaged {
+        /// Where the fault shows.
+        offset: u64,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// The compressed bytes are wrong, or the operating system could not read them.
+    #[error("it cannot be read past byte {offset}: {source}")]
+    Read {
+        /// How far reading came.
+        offset: u64,
+        /// What the operating system or the decompressor says.
+        source: io::Error,
+    },
+}
+
+/// The ledgers of one file, one at a time: only the ledger at hand is in memory.
+pub struct Records {
+    content: Content,
+    form: Form,
+}
+
+/// Decompressed bytes, and how many of them were taken.
+struct Content {
+    bytes: Box<dyn Read + Send>,
+    offset: u64,
+}
+
+enum Form {
+    Framed,
+    Single,
+    Batch { next: u32, remaining: u32 },
+    Listed(VecDeque<Vec<u8>>),
+    Done,
+}
+
+impl Records {
+    /// Recognises the format of `file` and begins to read it.
+    pub fn new(file: impl Read + Send + 'static) -> Result<Self, RecordError> {
+        let unread = |source| RecordError::Read { offset: 0, source };
+        let mut file = BufReader::with_capacity(128 << 10, file);
+        let mut bytes: Box<dyn Read + Send> = match file.fill_buf().map_err(unread)? {
+            [] => return Err(RecordError::Empty),
+            [0x1f, 0x8b, ..] => Box::new(BufReader::new(MultiGzDecoder::new(file))),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+                let decoder = zstd::Decoder::with_buffer(file).map_err(unread)?;
+                Box::new(BufReader::new(decoder))
+            }
+            _ => Box::new(file),
+        };
+        let mut head = Vec::with_capacity(8);
+        bytes.by_ref().take(8).read_to_end(&mut head).map_err(|error| cut_or_unread(error, 0))?;
+        let first = Cursor::new(head.clone());
+        let mut content = Content { bytes: Box::new(first.chain(bytes)), offset: 0 };
+        let form = recognise(&head, &mut content)?;
+        Ok(Self { content, form })
+    }
+
+    fn next_record(&mut self) -> Result<Option<(LedgerSeq, Vec<u8>)>, RecordError> {
+        let offset = self.content.offset;
+        let (record, expected) = match &mut self.form {
+            Form::Done => return Ok(None),
+            Form::Framed => match self.content.framed_record()? {
+                None => return Ok(None),
+                Some(record) => (record, None),
+            },
+            Form::Single => {
+                self.form = Form::Done;
+                (self.content.rest(offset)?, None)
+            }
+            Form::Batch { remaining: 0, .. } => {
+                self.form = Form::Done;
+                self.content.expect_end()?;
+                return Ok(None);
+            }
+            Form::Batch { next, remaining } => {
+                let expected = *next;
+                *next = next.saturating_add(1);
+                *remaining -= 1;
+                // The usual batch of one needs no decoding to find where its ledger ends.
+                let only = *remaining == 0 && offset == BATCH_HEADER;
+                let record = if only {
+                    self.form = Form::Done;
+                    self.content.rest(offset)?
+                } else {
+                    self.content.decoded_record()?
+                };
+                (record, Some(LedgerSeq(expected)))
+            }
+            Form::Listed(records) => match records.pop_front() {
+                None => return Ok(None),
+                Some(record) => (record, None),
+            },
+        };
+        let sequence =
+            sequence_of(&record).map_err(|reason| RecordError::Damaged { offset, reason })?;
+        if let Some(expected) = expected.filter(|expected| *expected != sequence) {
+            let reason = format!("the batch announces ledger {expected} and holds {sequence}");
+            return Err(RecordError::Damaged { offset, reason });
+        }
+        Ok(Some((sequence, record)))
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<(LedgerSeq, Vec<u8>), RecordError>;
+
+    /// The next ledger with its sequence number. Ends after the first error.
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.next_record().transpose();
+        if matches!(item, Some(Err(_)) | None) {
+            self.form = Form::Done;
+        }
+        item
+    }
+}
+
+/// Bytes before the first ledger of a batch: first and last sequence, number of ledgers.
+const BATCH_HEADER: u64 = 12;
+
+fn recognise(head: &[u8], content: &mut Content) -> Result<Form, RecordError> {
+    if matches!(head.first(), Some(b'{' | b'[')) {
+        return Ok(Form::Listed(content.json_records()?));
+    }
+    let [a, b, c, d, e, f, g, h] = *head else {
+        return Err(if head.is_empty() { RecordError::Empty } else { RecordError::Unrecognised });
+    };
+    let first = u32::from_be_bytes([a, b, c, d]);
+    let second = u32::from_be_bytes([e, f, g, h]);
+    match first {
+        mark if mark & LAST_FRAGMENT != 0 => {
+            if second > NEWEST_META_VERSION {
+                Err(RecordError::Unrecognised)
+            } else {
+                Ok(Form::Framed)
+            }
+        }
+        // A batch that begins at ledger 2 ends at 2 or later, where a LedgerCloseMeta of version 2
+        // has the version of its extension, 0 or 1. No batch begins before ledger 2.
+        NEWEST_META_VERSION if second >= 2 => content.batch(),
+        0..=NEWEST_META_VERSION => Ok(Form::Single),
+        _ => content.batch(),
+    }
+}
+
+impl Content {
+    fn take_u32(&mut self) -> Result<u32, RecordError> {
+        let mut word = [0; 4];
+        let offset = self.offset;
+        self.bytes.read_exact(&mut word).map_err(|error| cut_or_unread(error, offset))?;
+        self.offset += 4;
+        Ok(u32::from_be_bytes(word))
+    }
+
+    fn batch(&mut self) -> Result<Form, RecordError> {
+        let (first, last, count) = (self.take_u32()?, self.take_u32()?, self.take_u32()?);
+        let announced = last.checked_sub(first).and_then(|distance| distance.checked_add(1));
+        if announced != Some(count) {
+            return Err(RecordError::Unrecognised);
+        }
+        Ok(Form::Batch { next: first, remaining: count })
+    }
+
+    /// The next record of a framed stream, or none at its clean end.
+    fn framed_record(&mut self) -> Result<Option<Vec<u8>>, RecordError> {
+        let offset = self.offset;
+        let mut mark = Vec::with_capacity(4);
+        self.bytes
+            .by_ref()
+            .take(4)
+            .read_to_end(&mut mark)
+            .map_err(|error| cut_or_unread(error, offset))?;
+        let mark = match *mark {
+            [] => return Ok(None),
+            [a, b, c, d] => u32::from_be_bytes([a, b, c, d]),
+            _ => return Err(RecordError::Truncated { offset }),
+        };
+        if mark & LAST_FRAGMENT == 0 {
+            let reason = format!("{mark:#010x} is not the mark of a whole record");
+            return Err(RecordError::Damaged { offset, reason });
+        }
+        let length = u64::from(mark & !LAST_FRAGMENT);
+        if length > LONGEST_LEDGER {
+            return Err(RecordError::TooLong { offset });
+        }
+        // Grows with what is really there: a false length must not reserve memory.
+        let mut record = Vec::with_capacity(usize::try_from(length.min(4 << 20)).unwrap_or(0));
+        let read = self.bytes.by_ref().take(length).read_to_end(&mut record);
+        read.map_err(|error| cut_or_unread(error, offset))?;
+        if record.len() as u64 != length {
+            return Err(RecordError::Truncated { offset });
+        }
+        self.offset += 4 + length;
+        Ok(Some(record))
+    }
+
+    /// Everything that is left, as one ledger.
+    fn rest(&mut self, begin: u64) -> Result<Vec<u8>, RecordError> {
+        let mut record = Vec::new();
+        let read = self.bytes.by_ref().take(LONGEST_LEDGER + 1).read_to_end(&mut record);
+        read.map_err(|error| cut_or_unread(error, begin))?;
+        if record.len() as u64 > LONGEST_LEDGER {
+            return Err(RecordError::TooLong { offset: begin });
+        }
+        self.offset += record.len() as u64;
+        Ok(record)
+    }
+
+    /// One ledger whose end only decoding can find.
+    fn decoded_record(&mut self) -> Result<Vec<u8>, RecordError> {
+        let offset = self.offset;
+        let recorder = Recorder { from: &mut self.bytes, taken: Vec::new() };
+        let limits = Limits { depth: DEEPEST_XDR, len: LONGEST_LEDGER as usize };
+        let mut limited = Limited::new(recorder, limits);
+        let decoded = LedgerCloseMeta::read_xdr(&mut limited);
+        let record = limited.inner.taken;
+        match decoded {
+            Ok(_) => {
+                self.offset += record.len() as u64;
+                Ok(record)
+            }
+            Err(stellar_xdr::Error::Io(error)) => Err(cut_or_unread(error, offset)),
+            Err(stellar_xdr::Error::LengthLimitExceeded) => Err(RecordError::TooLong { offset }),
+            Err(error) => {
+                let offset = offset + record.len() as u64;
+                Err(RecordError::Damaged { offset, reason: error.to_string() })
+            }
+        }
+    }
+
+    fn expect_end(&mut self) -> Result<(), RecordError> {
+        let offset = self.offset;
+        let mut one = [0; 1];
+        match self.bytes.read(&mut one).map_err(|error| cut_or_unread(error, offset))? {
+            0 => Ok(()),
+            _ => {
+                let reason = "more bytes follow the last ledger of the batch".to_owned();
+                Err(RecordError::Damaged { offset, reason })
+            }
+        }
+    }
+
+    fn json_records(&mut self) -> Result<VecDeque<Vec<u8>>, RecordError> {
+        let text = self.rest(0)?;
+        let value: serde_json::Value = serde_json::from_slice(&text)
+            .map_err(|error| RecordError::Damaged { offset: 0, reason: error.to_string() })?;
+        let mut encoded = Vec::new();
+        collect_metadata(&value, &mut encoded);
+        if encoded.is_empty() {
+            return Err(RecordError::Unrecognised);
+        }
+        let decode = |text: &&str| {
+            STANDARD.decode(text).map_err(|error| RecordError::Damaged {
+                offset: 0,
+                reason: format!("a metadataXdr is not base64: {error}"),
+            })
+        };
+        encoded.iter().map(decode).collect()
+    }
+}
+
+/// Collects the `metadataXdr` texts of a JSON document in their order.
+fn collect_metadata<'a>(value: &'a serde_json::Value, found: &mut Vec<&'a str>) {
+    match value {
+        serde_json::Value::Array(items) => {
+            items.iter().for_each(|item| collect_metadata(item, found))
+        }
+        serde_json::Value::Object(fields) => fields.iter().for_each(|(name, field)| match field {
+            serde_json::Value::String(text) if name == "metadataXdr" => found.push(text),
+            other => collect_metadata(other, found),
+        }),
+        _ => {}
+    }
+}
+
+/// Keeps what a decoder reads.
+struct Recorder<'a> {
+    from: &'a mut (dyn Read + Send),
+    taken: Vec<u8>,
+}
+
+impl Read for Recorder<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(buffer)?;
+        self.taken.extend_from_slice(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+/// Decompressors report a missing end as an early end of file, as plain reading does.
+fn cut_or_unread(error: io::Error, offset: u64) -> RecordError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => RecordError::Truncated { offset },
+        _ => RecordError::Read { offset, source: error },
+    }
+}
+
+/// Sequence number of a ledger, read from the beginning of its `LedgerCloseMeta`.
+pub fn sequence_of(ledger: &[u8]) -> Result<LedgerSeq, String> {
+    let limits = Limits { depth: DEEPEST_XDR, len: ledger.len() };
+    let mut reader = Limited::new(ledger, limits);
+    let not_a_ledger = |error: stellar_xdr::Error| format!("no ledger header there ({error})");
+    match u32::read_xdr(&mut reader).map_err(not_a_ledger)? {
+        0 => {}
+        1..=NEWEST_META_VERSION => {
+            LedgerCloseMetaExt::read_xdr(&mut reader).map_err(not_a_ledger)?;
+        }
+        version => {
+            return Err(format!(
+                "LedgerCloseMeta version {version} is not known: a newer release may know it"
+            ));
+        }
+    }
+    let entry = LedgerHeaderHistoryEntry::read_xdr(&mut reader).map_err(not_a_ledger)?;
+    Ok(LedgerSeq(entry.header.ledger_seq))
+}
+
+#[cfg(test)]
+mod tests;

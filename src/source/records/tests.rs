@@ -1,0 +1,163 @@
+use std::io::Write;
+
+use super::*;
+
+/// An empty ledger of the oldest form, enough of it to carry a sequence number.
+fn ledger(sequence: u32) -> Vec<u8> {
+    use stellar_xdr::{
+        LedgerCloseMetaV0, LedgerHeader, LedgerHeaderHistoryEntry, TransactionSet, WriteXdr,
+    };
+    let header = LedgerHeader { ledger_seq: sequence, ..Default::default() };
+    let meta = LedgerCloseMeta::V0(LedgerCloseMetaV0 {
+        ledger_header: LedgerHeaderHistoryEntry { header, ..Default::default() },
+        tx_set: TransactionSet::default(),
+        tx_processing: Default::default(),
+        upgrades_processing: Default::default(),
+        scp_info: Default::default(),
+    });
+    meta.to_xdr(Limits::none()).unwrap()
+}
+
+fn framed(sequences: &[u32]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for sequence in sequences {
+        let record = ledger(*sequence);
+        stream.extend((LAST_FRAGMENT | record.len() as u32).to_be_bytes());
+        stream.extend(record);
+    }
+    stream
+}
+
+fn batch(first: u32, last: u32, sequences: &[u32]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [first, last, sequences.len() as u32] {
+        file.extend(word.to_be_bytes());
+    }
+    sequences.iter().for_each(|sequence| file.extend(ledger(*sequence)));
+    file
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd_frames(parts: &[&[u8]]) -> Vec<u8> {
+    parts.iter().flat_map(|part| zstd::encode_all(*part, 1).unwrap()).collect()
+}
+
+fn read(file: Vec<u8>) -> Result<Vec<u32>, RecordError> {
+    let mut sequences = Vec::new();
+    for record in Records::new(Cursor::new(file))? {
+        let (sequence, xdr) = record?;
+        assert_eq!(xdr, ledger(sequence.0));
+        sequences.push(sequence.0);
+    }
+    Ok(sequences)
+}
+
+#[test]
+fn recognises_every_form_and_compression() {
+    let json = format!(
+        r#"{{"result":{{"ledgers":[{{"metadataXdr":"{}","sequence":5}},{{"metadataXdr":"{}"}}]}}}}"#,
+        STANDARD.encode(ledger(5)),
+        STANDARD.encode(ledger(6)),
+    );
+    for (plain, expected) in [
+        (framed(&[2, 3, 4]), vec![2, 3, 4]),
+        (ledger(7), vec![7]),
+        (batch(9, 9, &[9]), vec![9]),
+        (batch(8, 10, &[8, 9, 10]), vec![8, 9, 10]),
+        (batch(2, 3, &[2, 3]), vec![2, 3]),
+        (batch(2, 2, &[2]), vec![2]),
+        (json.into_bytes(), vec![5, 6]),
+    ] {
+        let (left, right) = plain.split_at(plain.len() / 2);
+        let members: Vec<u8> = [gzip(left), gzip(right)].concat();
+        for file in [plain.clone(), gzip(&plain), members, zstd_frames(&[left, right])] {
+            assert_eq!(read(file).unwrap(), expected);
+        }
+    }
+}
+
+#[test]
+fn every_truncation_is_an_error_and_never_a_partial_ledger() {
+    let whole = framed(&[2, 3]);
+    let one = ledger(2).len() as u64 + 4;
+    for length in 8..whole.len() {
+        let result = read(whole[..length].to_vec());
+        if length as u64 == one {
+            // The end of a record is the end of a shorter stream.
+            assert_eq!(result.unwrap(), [2]);
+            continue;
+        }
+        let begin = if (length as u64) < one { 0 } else { one };
+        assert!(
+            matches!(result, Err(RecordError::Truncated { offset }) if offset == begin),
+            "{length}: {result:?}"
+        );
+    }
+    let whole = batch(8, 9, &[8, 9]);
+    for length in 12..whole.len() {
+        let result = read(whole[..length].to_vec());
+        assert!(matches!(result, Err(RecordError::Truncated { .. })), "{length}: {result:?}");
+    }
+    for compressed in [gzip(&framed(&[2, 3])), zstd_frames(&[&framed(&[2, 3])])] {
+        for length in 0..compressed.len() {
+            assert!(read(compressed[..length].to_vec()).is_err(), "{length}");
+        }
+    }
+}
+
+#[test]
+fn what_came_before_the_fault_is_yielded() {
+    let mut file = framed(&[2, 3]);
+    let end = file.len();
+    file.extend([0, 0, 1, 0]);
+    let mut records = Records::new(Cursor::new(file)).unwrap();
+    assert_eq!(records.next().unwrap().unwrap().0, LedgerSeq(2));
+    assert_eq!(records.next().unwrap().unwrap().0, LedgerSeq(3));
+    let error = records.next().unwrap().unwrap_err();
+    assert!(error.to_string().contains(&format!("damaged at byte {end}")), "{error}");
+    assert!(records.next().is_none());
+}
+
+#[test]
+fn refuses_what_is_not_ledgers() {
+    for (file, sentence) in [
+        (Vec::new(), "empty"),
+        (gzip(b""), "empty"),
+        (b"# A text about ledgers".to_vec(), "holds no ledgers"),
+        (b"\x89PNG\r\n\x1a\n and more".to_vec(), "holds no ledgers"),
+        (br#"{"ledgers":[]}"#.to_vec(), "holds no ledgers"),
+        (br#"{"ledgers":["#.to_vec(), "damaged"),
+        (br#"{"metadataXdr":"%"}"#.to_vec(), "not base64"),
+        (batch(8, 9, &[8]), "holds no ledgers"),
+        (batch(8, 9, &[8, 10]), "announces ledger 9 and holds 10"),
+        ([batch(8, 9, &[8, 9]), vec![0]].concat(), "more bytes follow"),
+        ([batch(8, 8, &[9])].concat(), "announces ledger 8 and holds 9"),
+        (vec![0; 8], "no ledger header"),
+    ] {
+        let error = read(file).unwrap_err().to_string();
+        assert!(error.contains(sentence), "{error}");
+    }
+}
+
+#[test]
+fn a_false_length_reserves_no_memory() {
+    let mut file = (LAST_FRAGMENT | (LONGEST_LEDGER as u32)).to_be_bytes().to_vec();
+    file.extend([0; 64]);
+    assert!(matches!(read(file), Err(RecordError::Truncated { offset: 0 })));
+    let mut file = (LAST_FRAGMENT | (LONGEST_LEDGER as u32 + 1)).to_be_bytes().to_vec();
+    file.extend([0; 64]);
+    assert!(matches!(read(file), Err(RecordError::TooLong { offset: 0 })));
+}
+
+#[test]
+fn a_decompression_bomb_ends_at_the_cap() {
+    let zeros = std::io::repeat(0).take(LONGEST_LEDGER + 2);
+    let bomb = zstd::encode_all(zeros, 1).unwrap();
+    assert!(bomb.len() < 1 << 20);
+    assert!(matches!(read(bomb), Err(RecordError::TooLong { offset: 0 })));
+}

@@ -1,0 +1,331 @@
+//! Applies a transaction set to the state, in the order of a node: all fees, classic transactions,
+//! sequence numbers of all contract transactions, their executions, and all refunds.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    AccountEntry, AccountEntryExt, AccountEntryExtensionV1, AccountEntryExtensionV1Ext,
+    AccountEntryExtensionV2, AccountEntryExtensionV2Ext, AccountEntryExtensionV3, AccountId,
+    ExtensionPoint, InnerTransactionResult, InnerTransactionResultExt, InnerTransactionResultPair,
+    InnerTransactionResultResult, LedgerEntryChange, LedgerEntryChanges, LedgerEntryData,
+    Liabilities, OperationBody, OperationMetaV2, OperationResult, PublicKey,
+    SorobanTransactionMetaExt, SorobanTransactionMetaExtV1, SorobanTransactionMetaV2, TimePoint,
+    TransactionEvent, TransactionMeta, TransactionMetaV4, TransactionResult, TransactionResultExt,
+    TransactionResultMetaV1, TransactionResultPair, TransactionResultResult, Uint256, WriteXdr,
+};
+
+use super::SandboxError;
+use super::classic::{self, require_account};
+use super::close::OpenLedger;
+use super::contracts::{self, Effects, Execution};
+use super::envelope::SignedTransaction;
+use super::events;
+use super::fees::resource_fee;
+use super::footprint;
+use super::state::LedgerState;
+use super::tx_set::TransactionSet;
+
+/// What all transactions of a ledger came to.
+pub(super) struct AppliedSet {
+    /// In apply order.
+    pub(super) transactions: Vec<TransactionResultMetaV1>,
+    /// Fees taken less refunds, in stroops.
+    pub(super) fees: i64,
+}
+
+/// Applies the set and returns the metadata of its transactions.
+pub(super) fn apply_set(
+    shared: &mut Arc<LedgerState>,
+    ledger: &OpenLedger<'_>,
+    set: TransactionSet,
+) -> Result<AppliedSet, SandboxError> {
+    // No simulation is running, so nobody else holds the state and nothing is copied.
+    let state = Arc::make_mut(shared);
+    let classic_count = set.classic.len();
+    let mut all: Vec<Progress> =
+        set.classic.into_iter().chain(set.soroban).map(Progress::new).collect();
+    for progress in &mut all {
+        progress.take_fee(state, ledger)?;
+    }
+    let (classic, soroban) = all.split_at_mut(classic_count);
+    for progress in classic {
+        progress.begin(state, ledger)?;
+        progress.run_classic(state, ledger)?;
+    }
+    for progress in soroban.iter_mut() {
+        progress.begin(state, ledger)?;
+    }
+    for (index, progress) in (classic_count as u64..).zip(soroban.iter_mut()) {
+        let seed = sub_seed(sub_seed(set.hash, index), 0);
+        progress.run_soroban(state, ledger, seed)?;
+    }
+    for progress in soroban {
+        progress.give_back(state, ledger)?;
+    }
+    let fees = all.iter().map(|progress| progress.fee).sum();
+    let transactions = all.into_iter().map(Progress::finish).collect::<Result<_, _>>()?;
+    Ok(AppliedSet { transactions, fees })
+}
+
+/// Seed of the `number`th part of what `seed` belongs to.
+fn sub_seed(seed: [u8; 32], number: u64) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    digest.update(seed);
+    digest.update(number.to_be_bytes());
+    digest.finalize().into()
+}
+
+/// One transaction on its way through the ledger.
+struct Progress {
+    transaction: SignedTransaction,
+    /// What was taken so far, less what was given back.
+    fee: i64,
+    fee_changes: Vec<LedgerEntryChange>,
+    changes_before: Vec<LedgerEntryChange>,
+    succeeded: bool,
+    results: Vec<OperationResult>,
+    operations: Vec<OperationMetaV2>,
+    soroban_meta: Option<SorobanTransactionMetaV2>,
+    events: Vec<TransactionEvent>,
+    refund_changes: Vec<LedgerEntryChange>,
+    refund: i64,
+}
+
+impl Progress {
+    fn new(transaction: SignedTransaction) -> Self {
+        Self {
+            transaction,
+            fee: 0,
+            fee_changes: Vec::new(),
+            changes_before: Vec::new(),
+            succeeded: false,
+            results: Vec::new(),
+            operations: Vec::new(),
+            soroban_meta: None,
+            events: Vec::new(),
+            refund_changes: Vec::new(),
+            refund: 0,
+        }
+    }
+
+    fn take_fee(
+        &mut self,
+        state: &mut LedgerState,
+        ledger: &OpenLedger<'_>,
+    ) -> Result<(), SandboxError> {
+        let payer = account(self.transaction.fee_source()?);
+        let mut entry = require_account(state, &payer)?;
+        self.fee = self.transaction.initial_fee()?.min(entry.balance);
+        entry.balance -= self.fee;
+        self.fee_changes = state.write(LedgerEntryData::Account(entry), ledger.sequence)?;
+        self.events.push(events::fee(ledger.assets, &payer, self.fee)?);
+        Ok(())
+    }
+
+    /// Uses up the sequence number. A fee bump touches the account that pays it first.
+    fn begin(
+        &mut self,
+        state: &mut LedgerState,
+        ledger: &OpenLedger<'_>,
+    ) -> Result<(), SandboxError> {
+        if self.transaction.is_fee_bump() {
+            let payer = require_account(state, &account(self.transaction.fee_source()?))?;
+            self.changes_before = state.write(LedgerEntryData::Account(payer), ledger.sequence)?;
+        }
+        let mut source = require_account(state, &account(self.transaction.source()?))?;
+        let number = self.transaction.inner()?.tx.seq_num.clone();
+        if number.0 != source.seq_num.0 + 1 {
+            return Err(SandboxError::Inconsistent(format!(
+                "{} follows {} as sequence number of {}",
+                number.0, source.seq_num.0, source.account_id
+            )));
+        }
+        source.seq_num = number;
+        note_sequence_use(&mut source, ledger);
+        self.changes_before.extend(state.write(LedgerEntryData::Account(source), ledger.sequence)?);
+        Ok(())
+    }
+
+    fn run_classic(
+        &mut self,
+        state: &mut LedgerState,
+        ledger: &OpenLedger<'_>,
+    ) -> Result<(), SandboxError> {
+        let source = account(self.transaction.source()?);
+        let tx = &self.transaction.inner()?.tx;
+        let mut done: Vec<LedgerEntryChange> = Vec::new();
+        self.succeeded = true;
+        for operation in tx.operations.iter() {
+            let applied = classic::apply(state, ledger, &source, &tx.memo, &operation.body)?;
+            self.results.push(OperationResult::OpInner(applied.result));
+            let Some(effects) = applied.effects else {
+                self.succeeded = false;
+                continue;
+            };
+            done.extend(effects.changes.iter().cloned());
+            self.operations.push(OperationMetaV2 {
+                ext: ExtensionPoint::V0,
+                changes: changes(effects.changes)?,
+                events: effects.events.try_into()?,
+            });
+        }
+        if !self.succeeded {
+            self.operations.clear();
+            state.undo(done)?;
+        }
+        Ok(())
+    }
+
+    fn run_soroban(
+        &mut self,
+        state: &mut LedgerState,
+        ledger: &OpenLedger<'_>,
+        seed: [u8; 32],
+    ) -> Result<(), SandboxError> {
+        let source = account(self.transaction.source()?);
+        let inner = self.transaction.inner()?;
+        let (Some(data), Some(operation)) =
+            (self.transaction.soroban()?, inner.tx.operations.first())
+        else {
+            return Err(SandboxError::Inconsistent("a contract phase without contracts".into()));
+        };
+        let bytes = stellar_xdr::TransactionEnvelope::Tx(inner.clone())
+            .to_xdr(stellar_xdr::Limits::none())?
+            .len();
+        let execution = match &operation.body {
+            OperationBody::InvokeHostFunction(call) => {
+                contracts::execute(state, ledger, call, data, &source, bytes, seed)?
+            }
+            OperationBody::ExtendFootprintTtl(op) => {
+                footprint::extend(state, ledger, op.extend_to, data, bytes)?
+            }
+            OperationBody::RestoreFootprint(_) => footprint::restore(state, ledger, data, bytes)?,
+            other => {
+                let what = format!("operation {} in the contract phase", other.name());
+                return Err(SandboxError::Inconsistent(what));
+            }
+        };
+        let fixed = resource_fee(&data.resources, 0, bytes).fixed;
+        let Execution { result, effects, refundable_used, rent_fee } = execution;
+        self.refund = data.resource_fee - fixed - refundable_used;
+        self.succeeded = effects.is_some();
+        self.results.push(OperationResult::OpInner(result));
+        let mut return_value = None;
+        if let Some(Effects { changes: made, events, return_value: value }) = effects {
+            return_value = value;
+            self.operations.push(OperationMetaV2 {
+                ext: ExtensionPoint::V0,
+                changes: changes(made)?,
+                events: events.try_into()?,
+            });
+        }
+        self.soroban_meta = Some(SorobanTransactionMetaV2 {
+            ext: SorobanTransactionMetaExt::V1(SorobanTransactionMetaExtV1 {
+                ext: ExtensionPoint::V0,
+                total_non_refundable_resource_fee_charged: fixed,
+                total_refundable_resource_fee_charged: refundable_used,
+                rent_fee_charged: rent_fee,
+            }),
+            return_value,
+        });
+        Ok(())
+    }
+
+    /// Gives back the part of the resource fee that was not used.
+    fn give_back(
+        &mut self,
+        state: &mut LedgerState,
+        ledger: &OpenLedger<'_>,
+    ) -> Result<(), SandboxError> {
+        if self.refund <= 0 {
+            return Ok(());
+        }
+        let payer = account(self.transaction.fee_source()?);
+        let mut entry = require_account(state, &payer)?;
+        entry.balance += self.refund;
+        self.fee -= self.refund;
+        self.refund_changes = state.write(LedgerEntryData::Account(entry), ledger.sequence)?;
+        self.events.push(events::fee(ledger.assets, &payer, -self.refund)?);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<TransactionResultMetaV1, SandboxError> {
+        let result = result(&self.transaction, self.succeeded, self.results)?;
+        let result =
+            TransactionResult { fee_charged: self.fee, result, ext: TransactionResultExt::V0 };
+        Ok(TransactionResultMetaV1 {
+            ext: ExtensionPoint::V0,
+            result: TransactionResultPair { transaction_hash: self.transaction.hash, result },
+            fee_processing: changes(self.fee_changes)?,
+            tx_apply_processing: TransactionMeta::V4(TransactionMetaV4 {
+                ext: ExtensionPoint::V0,
+                tx_changes_before: changes(self.changes_before)?,
+                operations: self.operations.try_into()?,
+                tx_changes_after: LedgerEntryChanges::default(),
+                soroban_meta: self.soroban_meta,
+                events: self.events.try_into()?,
+                diagnostic_events: Default::default(),
+            }),
+            post_tx_apply_fee_processing: changes(self.refund_changes)?,
+        })
+    }
+}
+
+fn result(
+    transaction: &SignedTransaction,
+    succeeded: bool,
+    results: Vec<OperationResult>,
+) -> Result<TransactionResultResult, SandboxError> {
+    let results = results.try_into()?;
+    if !transaction.is_fee_bump() {
+        return Ok(match succeeded {
+            true => TransactionResultResult::TxSuccess(results),
+            false => TransactionResultResult::TxFailed(results),
+        });
+    }
+    let inner = |result| InnerTransactionResultPair {
+        transaction_hash: transaction.inner_hash.clone(),
+        result: InnerTransactionResult {
+            // The fee is charged to the outer transaction alone.
+            fee_charged: 0,
+            result,
+            ext: InnerTransactionResultExt::V0,
+        },
+    };
+    Ok(match succeeded {
+        true => TransactionResultResult::TxFeeBumpInnerSuccess(inner(
+            InnerTransactionResultResult::TxSuccess(results),
+        )),
+        false => TransactionResultResult::TxFeeBumpInnerFailed(inner(
+            InnerTransactionResultResult::TxFailed(results),
+        )),
+    })
+}
+
+/// Notes when a sequence number was used last (CAP-21), in the third extension of the account.
+fn note_sequence_use(account: &mut AccountEntry, ledger: &OpenLedger<'_>) {
+    let last_use = AccountEntryExtensionV3 {
+        ext: ExtensionPoint::V0,
+        seq_ledger: ledger.sequence,
+        seq_time: TimePoint(ledger.close_time),
+    };
+    // The sandbox has neither offers nor sponsorships, so the outer extensions hold nothing.
+    account.ext = AccountEntryExt::V1(AccountEntryExtensionV1 {
+        liabilities: Liabilities { buying: 0, selling: 0 },
+        ext: AccountEntryExtensionV1Ext::V2(AccountEntryExtensionV2 {
+            num_sponsored: 0,
+            num_sponsoring: 0,
+            signer_sponsoring_i_ds: Default::default(),
+            ext: AccountEntryExtensionV2Ext::V3(last_use),
+        }),
+    });
+}
+
+fn account(key: [u8; 32]) -> AccountId {
+    AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(key)))
+}
+
+fn changes(changes: Vec<LedgerEntryChange>) -> Result<LedgerEntryChanges, SandboxError> {
+    Ok(LedgerEntryChanges(changes.try_into()?))
+}

@@ -1,0 +1,100 @@
+//! The sandbox's assets, the names and contract ids they have, and values as contracts see them.
+
+use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    AccountId, AlphaNum4, AlphaNum12, Asset, AssetCode4, AssetCode12, ContractIdPreimage, Hash,
+    HashIdPreimage, HashIdPreimageContractId, Limits, ScAddress, ScBytes, ScSymbol, ScVal,
+    WriteXdr,
+};
+
+use super::SandboxError;
+use crate::domain::{ContractId, NetworkId};
+
+/// An asset with its SEP-11 name and the id of its Stellar asset contract.
+#[derive(Debug, Clone)]
+pub(super) struct KnownAsset {
+    pub(super) asset: Asset,
+    /// `native` or `CODE:ISSUER`, the last topic of every event of the asset (CAP-67).
+    pub(super) name: String,
+    pub(super) contract: ContractId,
+}
+
+impl KnownAsset {
+    fn new(asset: Asset, name: String, network: &NetworkId) -> Result<Self, SandboxError> {
+        let contract = contract_id(network, &asset)?;
+        Ok(Self { asset, name, contract })
+    }
+
+    pub(super) fn address(&self) -> ScAddress {
+        ScAddress::Contract(stellar_xdr::ContractId(Hash(self.contract.0)))
+    }
+}
+
+/// The assets of one sandbox.
+#[derive(Debug, Clone)]
+pub(super) struct Assets {
+    pub(super) native: KnownAsset,
+    /// Four-letter code, the one most contract calls use.
+    pub(super) dollar: KnownAsset,
+    /// Twelve-letter code.
+    pub(super) harbor: KnownAsset,
+    /// Its contract is deployed and never called, so that it expires and is restored.
+    pub(super) relic: KnownAsset,
+}
+
+impl Assets {
+    pub(super) fn new(network: &NetworkId, issuer: &AccountId) -> Result<Self, SandboxError> {
+        let short = |code: [u8; 4]| {
+            Asset::CreditAlphanum4(AlphaNum4 {
+                asset_code: AssetCode4(code),
+                issuer: issuer.clone(),
+            })
+        };
+        let long = |code: [u8; 12]| {
+            Asset::CreditAlphanum12(AlphaNum12 {
+                asset_code: AssetCode12(code),
+                issuer: issuer.clone(),
+            })
+        };
+        Ok(Self {
+            native: KnownAsset::new(Asset::Native, "native".to_owned(), network)?,
+            dollar: KnownAsset::new(short(*b"USD\0"), format!("USD:{issuer}"), network)?,
+            harbor: KnownAsset::new(
+                long(*b"HARBOR\0\0\0\0\0\0"),
+                format!("HARBOR:{issuer}"),
+                network,
+            )?,
+            relic: KnownAsset::new(
+                long(*b"RELIC\0\0\0\0\0\0\0"),
+                format!("RELIC:{issuer}"),
+                network,
+            )?,
+        })
+    }
+
+    pub(super) fn all(&self) -> [&KnownAsset; 4] {
+        [&self.native, &self.dollar, &self.harbor, &self.relic]
+    }
+
+    pub(super) fn find(&self, asset: &Asset) -> Result<&KnownAsset, SandboxError> {
+        let known = self.all().into_iter().find(|known| known.asset == *asset);
+        known.ok_or_else(|| SandboxError::Inconsistent(format!("unknown asset {asset:?}")))
+    }
+}
+
+/// Id of an asset's contract: SHA-256 of the preimage that names network and asset (CAP-46).
+fn contract_id(network: &NetworkId, asset: &Asset) -> Result<ContractId, SandboxError> {
+    let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
+        network_id: Hash(network.0),
+        contract_id_preimage: ContractIdPreimage::Asset(asset.clone()),
+    });
+    Ok(ContractId(Sha256::digest(preimage.to_xdr(Limits::none())?).into()))
+}
+
+pub(super) fn byte_string(bytes: &[u8]) -> Result<ScVal, SandboxError> {
+    Ok(ScVal::Bytes(ScBytes(bytes.try_into()?)))
+}
+
+pub(super) fn symbol(text: &str) -> Result<ScVal, SandboxError> {
+    Ok(ScVal::Symbol(ScSymbol(text.try_into()?)))
+}

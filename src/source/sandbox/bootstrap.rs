@@ -1,0 +1,125 @@
+//! The sandbox's first ledgers: creates the accounts, the assets and their contracts.
+
+use stellar_xdr::{
+    AccountFlags, Asset, ChangeTrustAsset, ChangeTrustOp, ContractExecutable, ContractIdPreimage,
+    CreateAccountOp, CreateContractArgs, HostFunction, Memo, OperationBody, PaymentOp,
+    SetOptionsOp,
+};
+
+use super::SandboxError;
+use super::actors::Actor;
+use super::assets::KnownAsset;
+use super::plan::Planner;
+
+/// The last ledger of the script; everyday traffic follows.
+pub(super) const LAST_LEDGER: u32 = 6;
+
+/// Stroops that each account starts with.
+const STARTING_BALANCE: i64 = 1_000_000_000_000;
+/// What each trader is given of every issued asset, with seven decimals.
+const STARTING_CREDIT: i64 = 500_000_000_000;
+
+/// Plans the ledger `sequence` of the script; ledgers after the last one have no script.
+pub(super) fn plan(planner: &mut Planner<'_>, sequence: u32) -> Result<(), SandboxError> {
+    let (cast, assets) = (planner.cast, planner.ledger.assets);
+    match sequence {
+        2 => create_accounts(planner),
+        3 => {
+            set_issuer_flags(planner)?;
+            deploy(planner, &cast.root, &assets.native)
+        }
+        4 => {
+            for trader in &cast.traders {
+                let lines = [&assets.dollar, &assets.harbor].map(|known| trust(&known.asset));
+                let lines = lines.into_iter().flatten().collect();
+                planner.submit(trader, lines, Memo::None)?;
+            }
+            deploy(planner, &cast.root, &assets.dollar)?;
+            deploy(planner, &cast.issuer, &assets.harbor)
+        }
+        5 => {
+            issue(planner, &assets.dollar)?;
+            deploy(planner, &cast.root, &assets.relic)
+        }
+        LAST_LEDGER => issue(planner, &assets.harbor),
+        _ => Ok(()),
+    }
+}
+
+fn create_accounts(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
+    let cast = planner.cast;
+    let accounts = cast.traders.iter().chain([&cast.issuer]);
+    let operations = accounts
+        .map(|actor| {
+            OperationBody::CreateAccount(CreateAccountOp {
+                destination: actor.account(),
+                starting_balance: STARTING_BALANCE,
+            })
+        })
+        .collect();
+    planner.submit(&cast.root, operations, Memo::None)?;
+    Ok(())
+}
+
+/// Lets the issuer take back what it issued and suspend who holds it.
+fn set_issuer_flags(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
+    let flags = AccountFlags::RevocableFlag as u32 | AccountFlags::ClawbackEnabledFlag as u32;
+    let operation = OperationBody::SetOptions(SetOptionsOp {
+        inflation_dest: None,
+        clear_flags: None,
+        set_flags: Some(flags),
+        master_weight: None,
+        low_threshold: None,
+        med_threshold: None,
+        high_threshold: None,
+        home_domain: None,
+        signer: None,
+    });
+    planner.submit(&planner.cast.issuer, vec![operation], Memo::None)?;
+    Ok(())
+}
+
+fn deploy(
+    planner: &mut Planner<'_>,
+    deployer: &Actor,
+    known: &KnownAsset,
+) -> Result<(), SandboxError> {
+    let function = HostFunction::CreateContract(CreateContractArgs {
+        contract_id_preimage: ContractIdPreimage::Asset(known.asset.clone()),
+        executable: ContractExecutable::StellarAsset,
+    });
+    planner.invoke(deployer, &function, None)?;
+    Ok(())
+}
+
+fn issue(planner: &mut Planner<'_>, known: &KnownAsset) -> Result<(), SandboxError> {
+    let operations = planner
+        .cast
+        .traders
+        .iter()
+        .map(|trader| {
+            OperationBody::Payment(PaymentOp {
+                destination: trader.muxed(),
+                asset: known.asset.clone(),
+                amount: STARTING_CREDIT,
+            })
+        })
+        .collect();
+    planner.submit(&planner.cast.issuer, operations, Memo::None)?;
+    Ok(())
+}
+
+/// Opens a trustline without a limit; `None` for the native asset, which needs none.
+pub(super) fn trust(asset: &Asset) -> Option<OperationBody> {
+    trust_up_to(asset, i64::MAX)
+}
+
+/// Sets the limit of a trustline; 0 closes it.
+pub(super) fn trust_up_to(asset: &Asset, limit: i64) -> Option<OperationBody> {
+    let line = match asset {
+        Asset::Native => return None,
+        Asset::CreditAlphanum4(asset) => ChangeTrustAsset::CreditAlphanum4(asset.clone()),
+        Asset::CreditAlphanum12(asset) => ChangeTrustAsset::CreditAlphanum12(asset.clone()),
+    };
+    Some(OperationBody::ChangeTrust(ChangeTrustOp { line, limit }))
+}

@@ -1,0 +1,194 @@
+//! Closes a ledger: the header that links it to the one before, and the whole of its metadata.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    EnvelopeType, ExtensionPoint, Hash, LedgerCloseMeta, LedgerCloseMetaExt, LedgerCloseMetaExtV1,
+    LedgerCloseMetaV2, LedgerCloseValueSignature, LedgerHeader, LedgerHeaderExt,
+    LedgerHeaderHistoryEntry, LedgerHeaderHistoryEntryExt, LedgerKey, Limits, Signature,
+    StellarValue, StellarValueExt, TimePoint, TransactionResultSet, WriteXdr,
+};
+
+use super::SandboxError;
+use super::actors::Actor;
+use super::apply::{AppliedSet, apply_set};
+use super::assets::Assets;
+use super::contracts::PROTOCOL;
+use super::envelope::SignedTransaction;
+use super::fees::{BASE_FEE, BASE_RESERVE, RENT_FEE_PER_1KB};
+use super::state::{LedgerState, is_temporary, ttl_key};
+use super::tx_set::TransactionSet;
+use crate::domain::NetworkId;
+
+/// All coins of a network, in stroops: what the genesis account holds.
+pub(super) const TOTAL_COINS: i64 = 1_000_000_000_000_000_000;
+/// Operations a ledger may hold, as its header announces.
+const MAX_TX_SET_SIZE: u32 = 1_000;
+/// Every so many ledgers the entry of that place in the skip list moves on.
+const SKIP_INTERVALS: [u32; 4] = [50, 5_000, 50_000, 500_000];
+
+/// What everything in one ledger has in common.
+pub(super) struct OpenLedger<'a> {
+    pub(super) network: &'a NetworkId,
+    pub(super) assets: &'a Assets,
+    pub(super) sequence: u32,
+    /// Unix time in seconds.
+    pub(super) close_time: u64,
+}
+
+/// A closed ledger's header and its hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tip {
+    pub(super) header: LedgerHeader,
+    pub(super) hash: [u8; 32],
+}
+
+impl Tip {
+    pub(super) fn new(header: LedgerHeader) -> Result<Self, SandboxError> {
+        let hash = Sha256::digest(header.to_xdr(Limits::none())?).into();
+        Ok(Self { header, hash })
+    }
+
+    /// Ledger 1, which no source ever yields.
+    pub(super) fn genesis(close_time: u64) -> Result<Self, SandboxError> {
+        Self::new(LedgerHeader {
+            ledger_version: PROTOCOL,
+            previous_ledger_hash: Hash::default(),
+            scp_value: StellarValue {
+                tx_set_hash: Hash::default(),
+                close_time: TimePoint(close_time),
+                upgrades: Default::default(),
+                ext: StellarValueExt::Basic,
+            },
+            tx_set_result_hash: Hash::default(),
+            bucket_list_hash: Hash::default(),
+            ledger_seq: 1,
+            total_coins: TOTAL_COINS,
+            fee_pool: 0,
+            inflation_seq: 0,
+            id_pool: 0,
+            base_fee: BASE_FEE,
+            base_reserve: BASE_RESERVE,
+            max_tx_set_size: MAX_TX_SET_SIZE,
+            skip_list: Default::default(),
+            ext: LedgerHeaderExt::V0,
+        })
+    }
+}
+
+/// Applies `transactions` on top of `previous` and returns the new tip with the ledger's metadata.
+pub(super) fn close_ledger(
+    previous: &Tip,
+    state: &mut Arc<LedgerState>,
+    ledger: &OpenLedger<'_>,
+    transactions: Vec<SignedTransaction>,
+    validator: &Actor,
+) -> Result<(Tip, LedgerCloseMeta), SandboxError> {
+    let set = TransactionSet::new(Hash(previous.hash), transactions)?;
+    let (tx_set, tx_set_hash) = (set.set.clone(), set.hash);
+    let AppliedSet { transactions, fees } = apply_set(state, ledger, set)?;
+
+    let state = Arc::make_mut(state);
+    let evicted_keys = evict(state, ledger.sequence)?;
+    let results = TransactionResultSet {
+        results: transactions
+            .iter()
+            .map(|transaction| transaction.result.clone())
+            .collect::<Vec<_>>()
+            .try_into()?,
+    };
+    let mut header = previous.header.clone();
+    header.previous_ledger_hash = Hash(previous.hash);
+    header.scp_value = agreed_value(ledger, tx_set_hash, validator)?;
+    header.tx_set_result_hash = Hash(Sha256::digest(results.to_xdr(Limits::none())?).into());
+    header.bucket_list_hash = commit(&previous.header.bucket_list_hash, &state.seal()?);
+    header.ledger_seq = ledger.sequence;
+    header.fee_pool += fees;
+    advance_skip_list(&mut header);
+    let tip = Tip::new(header)?;
+
+    let meta = LedgerCloseMeta::V2(LedgerCloseMetaV2 {
+        ext: LedgerCloseMetaExt::V1(LedgerCloseMetaExtV1 {
+            ext: ExtensionPoint::V0,
+            soroban_fee_write1_kb: RENT_FEE_PER_1KB,
+        }),
+        ledger_header: LedgerHeaderHistoryEntry {
+            hash: Hash(tip.hash),
+            header: tip.header.clone(),
+            ext: LedgerHeaderHistoryEntryExt::V0,
+        },
+        tx_set,
+        tx_processing: transactions.try_into()?,
+        upgrades_processing: Default::default(),
+        scp_info: Default::default(),
+        total_byte_size_of_live_soroban_state: state.contract_bytes(),
+        evicted_keys: evicted_keys.try_into()?,
+    });
+    Ok((tip, meta))
+}
+
+/// Removes temporary entries that have expired; names the TTL before its entry.
+fn evict(state: &mut LedgerState, sequence: u32) -> Result<Vec<LedgerKey>, SandboxError> {
+    let mut expired = Vec::new();
+    for (key, _) in state.entries().filter(|(key, _)| is_temporary(key)) {
+        if state.live_until(key)?.is_none_or(|last| last < sequence) {
+            expired.push(key.clone());
+        }
+    }
+    let mut evicted = Vec::new();
+    for key in expired {
+        let ttl = ttl_key(&key)?;
+        state.remove(&ttl)?;
+        state.remove(&key)?;
+        evicted.extend([ttl, key]);
+    }
+    Ok(evicted)
+}
+
+/// The value that the validators agreed on, signed by the one that proposed it.
+fn agreed_value(
+    ledger: &OpenLedger<'_>,
+    tx_set_hash: [u8; 32],
+    validator: &Actor,
+) -> Result<StellarValue, SandboxError> {
+    let mut payload = ledger.network.0.to_vec();
+    payload.extend((EnvelopeType::Scpvalue as i32).to_be_bytes());
+    payload.extend(tx_set_hash);
+    payload.extend(ledger.close_time.to_be_bytes());
+    Ok(StellarValue {
+        tx_set_hash: Hash(tx_set_hash),
+        close_time: TimePoint(ledger.close_time),
+        upgrades: Default::default(),
+        ext: StellarValueExt::Signed(LedgerCloseValueSignature {
+            node_id: validator.node(),
+            signature: Signature(validator.sign(&payload).try_into()?),
+        }),
+    })
+}
+
+/// The sandbox keeps no bucket list; in its place stands a chain of digests over all changes.
+fn commit(previous: &Hash, changes: &[u8; 32]) -> Hash {
+    let mut digest = Sha256::new();
+    digest.update(previous.0);
+    digest.update(changes);
+    Hash(digest.finalize().into())
+}
+
+/// Every 50 ledgers the bucket list hash enters the skip list, and older ones move up.
+fn advance_skip_list(header: &mut LedgerHeader) {
+    let (mut depth, mut offset) = (0, 0);
+    for interval in SKIP_INTERVALS {
+        let place = header.ledger_seq.saturating_sub(offset);
+        if place == 0 || !place.is_multiple_of(interval) {
+            break;
+        }
+        depth += 1;
+        offset += interval;
+    }
+    if depth == 0 {
+        return;
+    }
+    header.skip_list[..depth].rotate_right(1);
+    header.skip_list[0] = header.bucket_list_hash.clone();
+}

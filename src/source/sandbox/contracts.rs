@@ -1,0 +1,266 @@
+//! Contract calls, really executed by the Soroban host: simulated to find what they touch, then
+//! run within exactly that.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use soroban_env_host::budget::Budget;
+use soroban_env_host::e2e_invoke::{
+    self, InvokeHostFunctionResult as HostResult, LedgerEntryChange as HostChange,
+    RecordingInvocationAuthMode, TtlLedgerEntryMeta,
+};
+use soroban_env_host::{HostError, LedgerInfo, meta};
+use stellar_xdr::{
+    AccountId, ContractEvent, Hash, HostFunction, InvokeHostFunctionOp, InvokeHostFunctionResult,
+    InvokeHostFunctionSuccessPreImage, LedgerEntry, LedgerEntryChange, LedgerKey, Limits,
+    OperationResultTr, ReadXdr, ScVal, SorobanAuthorizationEntry, SorobanResources,
+    SorobanTransactionData, WriteXdr,
+};
+
+use super::SandboxError;
+use super::close::OpenLedger;
+use super::fees::{BASE_RESERVE, ResourceFee, rent_fee, resource_fee};
+use super::state::{LedgerState, Snapshot, has_lifetime, is_temporary, ttl_entry, ttl_key};
+
+/// The protocol of every ledger: the newest one that the host executes.
+pub(super) const PROTOCOL: u32 = meta::INTERFACE_VERSION.protocol;
+
+/// Shortest life of a persistent entry, in ledgers. Small, so that an entry nobody uses expires
+/// and is restored while one is watching.
+pub(super) const MIN_PERSISTENT_TTL: u32 = 120;
+/// Shortest life of a temporary entry, in ledgers.
+const MIN_TEMPORARY_TTL: u32 = 16;
+/// Longest life of any entry, in ledgers, as on the public network.
+const MAX_TTL: u32 = 3_110_400;
+
+/// What a call would touch and cost.
+pub(super) struct Simulation {
+    pub(super) resources: SorobanResources,
+    /// What has to be authorised; entries with an address are not signed yet.
+    pub(super) auth: Vec<SorobanAuthorizationEntry>,
+    /// Bytes of events and return value.
+    pub(super) event_bytes: usize,
+    pub(super) rent_fee: i64,
+}
+
+/// What came of a transaction that runs or keeps contracts.
+pub(super) struct Execution {
+    pub(super) result: OperationResultTr,
+    /// `None` when it failed and left no trace.
+    pub(super) effects: Option<Effects>,
+    /// The refundable fee it used up, rent included.
+    pub(super) refundable_used: i64,
+    pub(super) rent_fee: i64,
+}
+
+/// What a successful execution leaves behind.
+pub(super) struct Effects {
+    pub(super) changes: Vec<LedgerEntryChange>,
+    pub(super) events: Vec<ContractEvent>,
+    pub(super) return_value: Option<ScVal>,
+}
+
+impl Execution {
+    pub(super) fn failed(result: OperationResultTr) -> Self {
+        Self { result, effects: None, refundable_used: 0, rent_fee: 0 }
+    }
+}
+
+/// Runs `function` with everything allowed and recorded, or `None` when the call itself fails.
+pub(super) fn simulate(
+    state: &Arc<LedgerState>,
+    ledger: &OpenLedger<'_>,
+    function: &HostFunction,
+    source: &AccountId,
+    seed: [u8; 32],
+) -> Result<Option<Simulation>, SandboxError> {
+    let outcome = e2e_invoke::invoke_host_function_in_recording_mode(
+        &Budget::default(),
+        false,
+        function,
+        source,
+        RecordingInvocationAuthMode::recording(false, seed[0].is_multiple_of(2)),
+        ledger_info(ledger),
+        Rc::new(Snapshot(Arc::clone(state))),
+        seed,
+        &mut Vec::new(),
+    )
+    .map_err(|error| host_error("simulate a call", &error))?;
+    // An archived entry would have to be restored first; nobody in the sandbox calls through one.
+    if outcome.invoke_result.is_err() || !outcome.restored_rw_entry_indices.is_empty() {
+        return Ok(None);
+    }
+    let mut resources = outcome.resources;
+    // Checking signatures is not measured, and a source account grows with its first transaction.
+    resources.instructions += resources.instructions / 4 + 1_500_000;
+    resources.disk_read_bytes += 400;
+    resources.write_bytes += 400;
+    Ok(Some(Simulation {
+        resources,
+        auth: outcome.auth,
+        event_bytes: outcome.contract_events_and_return_value_size as usize,
+        rent_fee: rent_fee(
+            &e2e_invoke::extract_rent_changes(&outcome.ledger_changes),
+            ledger.sequence,
+        ),
+    }))
+}
+
+/// Runs the call of a signed transaction and writes what it changed.
+pub(super) fn execute(
+    state: &mut LedgerState,
+    ledger: &OpenLedger<'_>,
+    call: &InvokeHostFunctionOp,
+    data: &SorobanTransactionData,
+    source: &AccountId,
+    transaction_bytes: usize,
+    seed: [u8; 32],
+) -> Result<Execution, SandboxError> {
+    let Some(entries) = load_footprint(state, ledger.sequence, &data.resources)? else {
+        return Ok(Execution::failed(invoked(InvokeHostFunctionResult::EntryArchived)));
+    };
+    let auth = call
+        .auth
+        .iter()
+        .map(|entry| entry.to_xdr(Limits::none()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let budget = Budget::default();
+    let outcome = e2e_invoke::invoke_host_function(
+        &budget,
+        false,
+        call.host_function.to_xdr(Limits::none())?,
+        data.resources.to_xdr(Limits::none())?,
+        &[],
+        source.to_xdr(Limits::none())?,
+        auth.into_iter(),
+        ledger_info(ledger),
+        entries.into_iter(),
+        seed.to_vec(),
+        &mut Vec::new(),
+        None,
+        None,
+    )
+    .map_err(|error| host_error("execute a call", &error))?;
+    let used = budget.get_cpu_insns_consumed().map_err(|error| host_error("meter", &error))?;
+    if used > u64::from(data.resources.instructions) {
+        let result = InvokeHostFunctionResult::ResourceLimitExceeded;
+        return Ok(Execution::failed(invoked(result)));
+    }
+    let HostResult { encoded_invoke_result: Ok(value), ledger_changes, encoded_contract_events } =
+        outcome
+    else {
+        return Ok(Execution::failed(invoked(InvokeHostFunctionResult::Trapped)));
+    };
+
+    let event_bytes = value.len() + encoded_contract_events.iter().map(Vec::len).sum::<usize>();
+    let ResourceFee { fixed, refundable } =
+        resource_fee(&data.resources, event_bytes, transaction_bytes);
+    let rent = rent_fee(&e2e_invoke::extract_rent_changes(&ledger_changes), ledger.sequence);
+    if refundable + rent > data.resource_fee - fixed {
+        let result = InvokeHostFunctionResult::InsufficientRefundableFee;
+        return Ok(Execution::failed(invoked(result)));
+    }
+
+    let return_value = ScVal::from_xdr(value, Limits::none())?;
+    let events = encoded_contract_events
+        .into_iter()
+        .map(|event| ContractEvent::from_xdr(event, Limits::none()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let preimage = InvokeHostFunctionSuccessPreImage {
+        return_value: return_value.clone(),
+        events: events.as_slice().try_into()?,
+    };
+    let digest = Sha256::digest(preimage.to_xdr(Limits::none())?);
+    Ok(Execution {
+        result: invoked(InvokeHostFunctionResult::Success(Hash(digest.into()))),
+        effects: Some(Effects {
+            changes: write_changes(state, ledger.sequence, ledger_changes)?,
+            events,
+            return_value: Some(return_value),
+        }),
+        refundable_used: refundable + rent,
+        rent_fee: rent,
+    })
+}
+
+fn invoked(result: InvokeHostFunctionResult) -> OperationResultTr {
+    OperationResultTr::InvokeHostFunction(result)
+}
+
+type EncodedEntry = (Option<Vec<u8>>, Option<TtlLedgerEntryMeta>);
+
+/// The entries of a footprint in its order, or `None` when a persistent one is archived.
+fn load_footprint(
+    state: &LedgerState,
+    sequence: u32,
+    resources: &SorobanResources,
+) -> Result<Option<Vec<EncodedEntry>>, SandboxError> {
+    let footprint = &resources.footprint;
+    let mut entries = Vec::new();
+    for key in footprint.read_only.iter().chain(footprint.read_write.iter()) {
+        let live_until = state.live_until(key)?;
+        let expired = live_until.is_some_and(|last| last < sequence);
+        if expired && !is_temporary(key) {
+            return Ok(None);
+        }
+        let Some(entry) = state.get(key).filter(|_| !expired) else {
+            entries.push((None, None));
+            continue;
+        };
+        let encoded = entry.to_xdr(Limits::none())?;
+        let ttl = live_until.map(|live_until_ledger| TtlLedgerEntryMeta {
+            live_until_ledger,
+            // Contract code, which is charged for its memory instead, is not used here.
+            entry_size_for_rent: super::fees::saturate(encoded.len()),
+        });
+        entries.push((Some(encoded), ttl));
+    }
+    Ok(Some(entries))
+}
+
+/// Writes what the host reports. A node keeps these changes in a hash map, so their order in the
+/// metadata means nothing; last key first, each TTL before its entry, is what it mostly shows.
+fn write_changes(
+    state: &mut LedgerState,
+    sequence: u32,
+    host_changes: Vec<HostChange>,
+) -> Result<Vec<LedgerEntryChange>, SandboxError> {
+    let mut changes = Vec::new();
+    for change in host_changes.into_iter().rev() {
+        let key = LedgerKey::from_xdr(&change.encoded_key, Limits::none())?;
+        if let Some(ttl) = &change.ttl_change
+            && ttl.new_live_until_ledger > ttl.old_live_until_ledger
+        {
+            let entry = ttl_entry(&key, ttl.new_live_until_ledger)?;
+            changes.extend(state.write(entry, sequence)?);
+        }
+        if let Some(value) = change.encoded_new_value {
+            let entry = LedgerEntry::from_xdr(value, Limits::none())?;
+            changes.extend(state.write(entry.data, sequence)?);
+        } else if !change.read_only {
+            changes.extend(state.remove(&key)?);
+            if has_lifetime(&key) {
+                changes.extend(state.remove(&ttl_key(&key)?)?);
+            }
+        }
+    }
+    Ok(changes)
+}
+
+fn ledger_info(ledger: &OpenLedger<'_>) -> LedgerInfo {
+    LedgerInfo {
+        protocol_version: PROTOCOL,
+        sequence_number: ledger.sequence,
+        timestamp: ledger.close_time,
+        network_id: ledger.network.0,
+        base_reserve: BASE_RESERVE,
+        min_temp_entry_ttl: MIN_TEMPORARY_TTL,
+        min_persistent_entry_ttl: MIN_PERSISTENT_TTL,
+        max_entry_ttl: MAX_TTL,
+    }
+}
+
+fn host_error(step: &'static str, error: &HostError) -> SandboxError {
+    SandboxError::Host { step, reason: error.to_string() }
+}

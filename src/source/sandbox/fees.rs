@@ -1,0 +1,81 @@
+//! What transactions of the sandbox cost: the fee schedule and the arithmetic of resource fees.
+
+use soroban_env_host::fees::{
+    FeeConfiguration, LedgerEntryRentChange, RentFeeConfiguration, TransactionResources,
+    compute_rent_fee, compute_transaction_resource_fee,
+};
+use stellar_xdr::{LedgerKey, SorobanResources};
+
+use super::state::has_lifetime;
+
+/// Inclusion fee of one operation, in stroops.
+pub(super) const BASE_FEE: u32 = 100;
+/// What an account keeps for itself and for each of its subentries, in stroops.
+pub(super) const BASE_RESERVE: u32 = 5_000_000;
+/// Rent of a kilobyte of contract state, in stroops; shown as `sorobanFeeWrite1KB` in the metadata.
+pub(super) const RENT_FEE_PER_1KB: i64 = 1_000;
+
+/// The public network's prices, rounded; in stroops.
+fn configuration() -> FeeConfiguration {
+    FeeConfiguration {
+        fee_per_instruction_increment: 25,
+        fee_per_disk_read_entry: 6_250,
+        fee_per_write_entry: 10_000,
+        fee_per_disk_read_1kb: 1_786,
+        fee_per_write_1kb: 3_500,
+        fee_per_historical_1kb: 16_235,
+        fee_per_contract_event_1kb: 10_000,
+        fee_per_transaction_size_1kb: 1_624,
+    }
+}
+
+/// The two parts of a resource fee, in stroops.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ResourceFee {
+    /// Paid for what was declared, whether it was used or not.
+    pub(super) fixed: i64,
+    /// Paid for events and rent as used; what is left of it is given back.
+    pub(super) refundable: i64,
+}
+
+/// The fee for declared resources and `event_bytes` of events and return value; without rent.
+pub(super) fn resource_fee(
+    resources: &SorobanResources,
+    event_bytes: usize,
+    transaction_bytes: usize,
+) -> ResourceFee {
+    let footprint = &resources.footprint;
+    let on_disk = |keys: &[LedgerKey]| keys.iter().filter(|key| !has_lifetime(key)).count();
+    let (fixed, refundable) = compute_transaction_resource_fee(
+        &TransactionResources {
+            instructions: resources.instructions,
+            disk_read_entries: saturate(
+                on_disk(&footprint.read_only) + on_disk(&footprint.read_write),
+            ),
+            write_entries: saturate(footprint.read_write.len()),
+            disk_read_bytes: resources.disk_read_bytes,
+            write_bytes: resources.write_bytes,
+            contract_events_size_bytes: saturate(event_bytes),
+            transaction_size_bytes: saturate(transaction_bytes),
+        },
+        &configuration(),
+    );
+    ResourceFee { fixed, refundable }
+}
+
+/// Rent for entries that were created, extended or enlarged in ledger `sequence`.
+pub(super) fn rent_fee(changes: &[LedgerEntryRentChange], sequence: u32) -> i64 {
+    let prices = configuration();
+    let rent = RentFeeConfiguration {
+        fee_per_write_1kb: prices.fee_per_write_1kb,
+        fee_per_rent_1kb: RENT_FEE_PER_1KB,
+        fee_per_write_entry: prices.fee_per_write_entry,
+        persistent_rent_rate_denominator: 1_215,
+        temporary_rent_rate_denominator: 2_430,
+    };
+    compute_rent_fee(changes, &rent, sequence)
+}
+
+pub(super) fn saturate(size: usize) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,144 @@
+//! The two operations that keep contract entries alive: extending and restoring a footprint.
+
+use soroban_env_host::fees::LedgerEntryRentChange;
+use stellar_xdr::{
+    ExtendFootprintTtlResult, LedgerEntryChange, LedgerKey, Limits, OperationResultTr,
+    RestoreFootprintResult, SorobanTransactionData, WriteXdr,
+};
+
+use super::SandboxError;
+use super::close::OpenLedger;
+use super::contracts::{Effects, Execution, MIN_PERSISTENT_TTL};
+use super::fees::{rent_fee, resource_fee, saturate};
+use super::state::{LedgerState, is_temporary, ttl_entry};
+
+/// Rent for keeping `key`, stored in a live ledger, alive until `until`.
+pub(super) fn extension_rent(
+    state: &LedgerState,
+    sequence: u32,
+    key: &LedgerKey,
+    until: u32,
+) -> Result<Option<LedgerEntryRentChange>, SandboxError> {
+    let (Some(entry), Some(old)) = (state.get(key), state.live_until(key)?) else {
+        return Ok(None);
+    };
+    if old < sequence || old >= until {
+        return Ok(None);
+    }
+    let size = saturate(entry.to_xdr(Limits::none())?.len());
+    Ok(Some(rent_change(key, size, (size, old), until)))
+}
+
+/// Rent for bringing back `key`, which has expired; `None` when it is live or was never there.
+pub(super) fn restoration_rent(
+    state: &LedgerState,
+    sequence: u32,
+    key: &LedgerKey,
+) -> Result<Option<LedgerEntryRentChange>, SandboxError> {
+    let (Some(entry), Some(old)) = (state.get(key), state.live_until(key)?) else {
+        return Ok(None);
+    };
+    if old >= sequence {
+        return Ok(None);
+    }
+    let size = saturate(entry.to_xdr(Limits::none())?.len());
+    Ok(Some(rent_change(key, size, (0, 0), sequence.saturating_add(MIN_PERSISTENT_TTL - 1))))
+}
+
+/// ExtendFootprintTTL: every live entry of the read-only footprint lives `extend_to` ledgers more.
+pub(super) fn extend(
+    state: &mut LedgerState,
+    ledger: &OpenLedger<'_>,
+    extend_to: u32,
+    data: &SorobanTransactionData,
+    transaction_bytes: usize,
+) -> Result<Execution, SandboxError> {
+    let until = ledger.sequence.saturating_add(extend_to);
+    let (mut keys, mut rents) = (Vec::new(), Vec::new());
+    for key in data.resources.footprint.read_only.iter() {
+        if let Some(rent) = extension_rent(state, ledger.sequence, key, until)? {
+            keys.push(key);
+            rents.push(rent);
+        }
+    }
+    let Some(rent_fee) = affordable_rent(&rents, ledger.sequence, data, transaction_bytes) else {
+        let result = ExtendFootprintTtlResult::InsufficientRefundableFee;
+        return Ok(Execution::failed(OperationResultTr::ExtendFootprintTtl(result)));
+    };
+    let mut changes = Vec::new();
+    for key in keys {
+        changes.extend(state.write(ttl_entry(key, until)?, ledger.sequence)?);
+    }
+    let result = OperationResultTr::ExtendFootprintTtl(ExtendFootprintTtlResult::Success);
+    Ok(kept_alive(result, changes, rent_fee))
+}
+
+/// RestoreFootprint: every expired entry of the read-write footprint is live again. The metadata
+/// shows the new TTL and the untouched entry as RESTORED, without a STATE before them.
+pub(super) fn restore(
+    state: &mut LedgerState,
+    ledger: &OpenLedger<'_>,
+    data: &SorobanTransactionData,
+    transaction_bytes: usize,
+) -> Result<Execution, SandboxError> {
+    let (mut keys, mut rents) = (Vec::new(), Vec::new());
+    for key in data.resources.footprint.read_write.iter() {
+        if let Some(rent) = restoration_rent(state, ledger.sequence, key)? {
+            keys.push(key);
+            rents.push(rent);
+        }
+    }
+    let Some(rent_fee) = affordable_rent(&rents, ledger.sequence, data, transaction_bytes) else {
+        let result = RestoreFootprintResult::InsufficientRefundableFee;
+        return Ok(Execution::failed(OperationResultTr::RestoreFootprint(result)));
+    };
+    let (mut lifetimes, mut restored) = (Vec::new(), Vec::new());
+    for (key, rent) in keys.into_iter().zip(rents) {
+        let ttl = ttl_entry(key, rent.new_live_until_ledger)?;
+        let written = state.write(ttl, ledger.sequence)?;
+        lifetimes.extend(written.into_iter().filter_map(|change| match change {
+            LedgerEntryChange::Updated(ttl) => Some(LedgerEntryChange::Restored(ttl)),
+            _ => None,
+        }));
+        restored.extend(state.get(key).cloned().map(LedgerEntryChange::Restored));
+    }
+    lifetimes.append(&mut restored);
+    let result = OperationResultTr::RestoreFootprint(RestoreFootprintResult::Success);
+    Ok(kept_alive(result, lifetimes, rent_fee))
+}
+
+fn rent_change(
+    key: &LedgerKey,
+    size: u32,
+    (old_size_bytes, old_live_until_ledger): (u32, u32),
+    new_live_until_ledger: u32,
+) -> LedgerEntryRentChange {
+    LedgerEntryRentChange {
+        is_persistent: !is_temporary(key),
+        is_code_entry: matches!(key, LedgerKey::ContractCode(_)),
+        old_size_bytes,
+        new_size_bytes: size,
+        old_live_until_ledger,
+        new_live_until_ledger,
+    }
+}
+
+fn affordable_rent(
+    rents: &[LedgerEntryRentChange],
+    sequence: u32,
+    data: &SorobanTransactionData,
+    transaction_bytes: usize,
+) -> Option<i64> {
+    let fee = rent_fee(rents, sequence);
+    let fixed = resource_fee(&data.resources, 0, transaction_bytes).fixed;
+    (fee <= data.resource_fee - fixed).then_some(fee)
+}
+
+fn kept_alive(
+    result: OperationResultTr,
+    changes: Vec<LedgerEntryChange>,
+    rent_fee: i64,
+) -> Execution {
+    let effects = Effects { changes, events: Vec::new(), return_value: None };
+    Execution { result, effects: Some(effects), refundable_used: rent_fee, rent_fee }
+}

@@ -1,0 +1,238 @@
+//! A Stellar network of one's own, made of chance and a seed: valid, hash-linked ledgers in which
+//! contract calls are really executed. Knows the protocol as far as its few accounts use it; does
+//! no I/O and reads no clock.
+//!
+//! The same configuration always yields the same bytes. Accounts pay each other in the native
+//! asset and in two issued ones, by classic operations and through Stellar asset contracts run by
+//! the Soroban host; some transactions fail, some are fee bumps, some ledgers are empty.
+//!
+//! Where it differs from a node: the bucket list hash is a chain of digests over all changes
+//! rather than a bucket list, there are no upgrades, no SCP messages and no diagnostic events, and
+//! clusters that could run in parallel are applied one after the other.
+
+mod actors;
+mod apply;
+mod assets;
+mod bootstrap;
+mod classic;
+mod close;
+mod contracts;
+mod dice;
+mod envelope;
+mod events;
+mod fees;
+mod footprint;
+mod plan;
+mod snapshot;
+mod state;
+#[cfg(test)]
+mod tests;
+mod traffic;
+mod tx_set;
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerEntryExt, Limits, WriteXdr};
+
+use crate::domain::{ContractId, LedgerHash, LedgerSeq, Network};
+
+use actors::Cast;
+use assets::Assets;
+use close::{OpenLedger, TOTAL_COINS, Tip, close_ledger};
+use dice::Dice;
+use plan::Planner;
+use state::LedgerState;
+use traffic::Visitors;
+
+/// Most transactions that [`SandboxConfig::transactions_per_ledger`] may ask for.
+pub const MAX_TRANSACTIONS: usize = 45;
+/// Fewest accounts that trade with one another.
+const MIN_TRADERS: usize = 16;
+
+/// What a sandbox is made of. Everything it ever yields follows from these values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxConfig {
+    /// The network that transactions are signed for.
+    pub network: Network,
+    /// Where all keys and all chance come from.
+    pub seed: u64,
+    /// Close time of ledger 2, the first one, in Unix seconds.
+    pub start_time: u64,
+    /// Seconds between two ledgers, at least 1.
+    pub close_interval: u64,
+    /// How many transactions an everyday ledger holds; at the most [`MAX_TRANSACTIONS`]. Some
+    /// ledgers are empty whatever this says, and the first five follow a script.
+    pub transactions_per_ledger: RangeInclusive<usize>,
+}
+
+/// Why a sandbox cannot be made or continued.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The configuration asks for an impossible number of transactions.
+    #[error(
+        "a sandbox ledger cannot hold {first} to {last} transactions: give a range within 0 to {MAX_TRANSACTIONS}"
+    )]
+    TransactionRange {
+        /// Start of the range.
+        first: usize,
+        /// End of the range.
+        last: usize,
+    },
+    /// Ledgers would not follow one another in time.
+    #[error("a close interval of 0 seconds is not possible: give at least 1")]
+    CloseInterval,
+    /// The sequence numbers have run out.
+    #[error("ledger {0} is the last one a network can have")]
+    LastLedger(u32),
+    /// [`Sandbox::skip_to`] was asked for a ledger that has passed.
+    #[error("the sandbox is at ledger {latest} and cannot go back to {wanted}")]
+    Passed {
+        /// Latest ledger that was made.
+        latest: LedgerSeq,
+        /// Ledger that was asked for.
+        wanted: LedgerSeq,
+    },
+    /// The bytes are no snapshot, or not one of this version.
+    #[error("these bytes are not a sandbox snapshot: {0}")]
+    Snapshot(&'static str),
+    /// The snapshot belongs to a sandbox with another configuration.
+    #[error(
+        "the snapshot was taken of a sandbox with another configuration: continue it with the one it was started with"
+    )]
+    OtherConfiguration,
+    /// The contract host broke off for a reason of its own.
+    #[error("the contract host cannot {step}: {reason}")]
+    Host {
+        /// What it was asked to do.
+        step: &'static str,
+        /// What it says.
+        reason: String,
+    },
+    /// A value does not fit its XDR type.
+    #[error("a ledger value cannot be encoded: {0}")]
+    Xdr(#[from] stellar_xdr::Error),
+    /// The sandbox contradicts itself, which is a defect of it.
+    #[error("the sandbox contradicts itself: {0}")]
+    Inconsistent(String),
+}
+
+/// A network that makes one ledger whenever it is asked to.
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    config: SandboxConfig,
+    cast: Cast,
+    assets: Assets,
+    tip: Tip,
+    state: Arc<LedgerState>,
+    visitors: Visitors,
+}
+
+impl Sandbox {
+    /// A network at its genesis, ledger 1, in which one account holds all coins.
+    ///
+    /// # Errors
+    /// When the configuration is not possible.
+    pub fn new(config: SandboxConfig) -> Result<Self, SandboxError> {
+        let (first, last) = config.transactions_per_ledger.clone().into_inner();
+        if first > last || last > MAX_TRANSACTIONS {
+            return Err(SandboxError::TransactionRange { first, last });
+        }
+        if config.close_interval == 0 {
+            return Err(SandboxError::CloseInterval);
+        }
+        let cast = Cast::new(config.network.id(), config.seed, (2 * last).max(MIN_TRADERS));
+        let assets = Assets::new(config.network.id(), &cast.issuer.account())?;
+        let tip = Tip::genesis(config.start_time.saturating_sub(config.close_interval))?;
+        let root = classic::new_account(cast.root.account(), TOTAL_COINS, 0);
+        let state = LedgerState::from_entries(vec![LedgerEntry {
+            last_modified_ledger_seq: 1,
+            data: LedgerEntryData::Account(root),
+            ext: LedgerEntryExt::V0,
+        }])?;
+        let visitors = Visitors { seed: config.seed, ..Visitors::default() };
+        Ok(Self { config, cast, assets, tip, state: Arc::new(state), visitors })
+    }
+
+    /// Closes the next ledger, one interval after the latest, and returns its `LedgerCloseMeta`
+    /// as XDR.
+    ///
+    /// # Errors
+    /// When the sequence numbers have run out, or by a defect of the sandbox or the contract host.
+    pub fn next_ledger(&mut self) -> Result<Vec<u8>, SandboxError> {
+        self.next_ledger_at(0)
+    }
+
+    /// As [`Self::next_ledger`], but closes the ledger at `close_time` (Unix seconds) if that is
+    /// later: for a network that was halted and goes on. Ledgers after it depend on that time, so
+    /// only a [snapshot](Self::snapshot) taken later, and not [`Self::skip_to`], leads to them.
+    ///
+    /// # Errors
+    /// As [`Self::next_ledger`].
+    pub fn next_ledger_at(&mut self, close_time: u64) -> Result<Vec<u8>, SandboxError> {
+        let latest = self.tip.header.ledger_seq;
+        let sequence = latest.checked_add(1).ok_or(SandboxError::LastLedger(latest))?;
+        let regular = self.latest_close_time().saturating_add(self.config.close_interval);
+        let ledger = OpenLedger {
+            network: self.config.network.id(),
+            assets: &self.assets,
+            sequence,
+            close_time: regular.max(close_time),
+        };
+        let dice = Dice::for_ledger(self.config.seed, sequence);
+        let mut planner = Planner::new(&self.cast, &ledger, &self.state, dice);
+        if sequence <= bootstrap::LAST_LEDGER {
+            bootstrap::plan(&mut planner, sequence)?;
+        } else {
+            let (fewest, most) = self.config.transactions_per_ledger.clone().into_inner();
+            let more = planner.dice.below((most - fewest) as u64 + 1);
+            let count = fewest + usize::try_from(more).unwrap_or(0);
+            traffic::plan(&mut planner, &mut self.visitors, count)?;
+        }
+        let transactions = planner.into_transactions();
+        let (tip, meta) =
+            close_ledger(&self.tip, &mut self.state, &ledger, transactions, &self.cast.validator)?;
+        self.tip = tip;
+        Ok(meta.to_xdr(Limits::none())?)
+    }
+
+    /// Makes ledgers up to and including `sequence` without keeping them.
+    ///
+    /// # Errors
+    /// When `sequence` has passed, and as [`Self::next_ledger`].
+    pub fn skip_to(&mut self, sequence: LedgerSeq) -> Result<(), SandboxError> {
+        if sequence < self.latest_ledger() {
+            return Err(SandboxError::Passed { latest: self.latest_ledger(), wanted: sequence });
+        }
+        while self.latest_ledger() < sequence {
+            self.next_ledger()?;
+        }
+        Ok(())
+    }
+
+    /// The latest ledger that was made; 1, genesis, before the first.
+    pub fn latest_ledger(&self) -> LedgerSeq {
+        LedgerSeq(self.tip.header.ledger_seq)
+    }
+
+    /// Hash of the latest ledger.
+    pub fn latest_hash(&self) -> LedgerHash {
+        LedgerHash::from(self.tip.hash)
+    }
+
+    /// Close time of the latest ledger, in Unix seconds.
+    pub fn latest_close_time(&self) -> u64 {
+        self.tip.header.scp_value.close_time.0
+    }
+
+    /// The protocol of every ledger.
+    pub fn protocol(&self) -> u32 {
+        contracts::PROTOCOL
+    }
+
+    /// The sandbox's assets, `native` or `CODE:ISSUER`, each with the id of its contract. The
+    /// first three are in everyday use from ledger 7 on.
+    pub fn asset_contracts(&self) -> Vec<(&str, ContractId)> {
+        self.assets.all().into_iter().map(|known| (known.name.as_str(), known.contract)).collect()
+    }
+}

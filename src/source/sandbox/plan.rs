@@ -1,0 +1,348 @@
+//! Plans one ledger: who may still send a transaction, and what it takes to send one that the
+//! network accepts. Knows how to submit, not what.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    ExtendFootprintTtlOp, ExtensionPoint, Hash, HashIdPreimage, HashIdPreimageSorobanAuthorization,
+    HashIdPreimageSorobanAuthorizationWithAddress, HostFunction, InvokeContractArgs,
+    InvokeHostFunctionOp, LedgerFootprint, LedgerKey, Limits, Memo, OperationBody,
+    RestoreFootprintOp, ScAddress, ScMap, ScMapEntry, ScSymbol, ScVal, ScVec,
+    SorobanAddressCredentials, SorobanAuthorizationEntry, SorobanAuthorizedFunction,
+    SorobanCredentials, SorobanResources, SorobanTransactionData, SorobanTransactionDataExt,
+    WriteXdr,
+};
+
+use super::SandboxError;
+use super::actors::{Actor, Cast};
+use super::assets::{KnownAsset, byte_string, symbol};
+use super::classic::spendable;
+use super::close::OpenLedger;
+use super::contracts::simulate;
+use super::dice::Dice;
+use super::envelope::{Draft, SignedTransaction};
+use super::fees::{rent_fee, resource_fee, saturate};
+use super::footprint::{extension_rent, restoration_rent};
+use super::state::LedgerState;
+
+/// Stroops an account must be able to spend before it sends anything: enough for any fee.
+const WORKING_BALANCE: i64 = 20_000_000;
+/// Ledgers after which a signed authorisation is void.
+const AUTHORISATION_TTL: u32 = 30;
+/// One of so many transactions is wrapped in a fee bump.
+const FEE_BUMP_ONE_IN: u64 = 7;
+
+/// The transactions of one ledger in the making.
+pub(super) struct Planner<'a> {
+    pub(super) cast: &'a Cast,
+    pub(super) ledger: &'a OpenLedger<'a>,
+    /// As the ledger before left it: what a simulation sees.
+    pub(super) state: &'a Arc<LedgerState>,
+    pub(super) dice: Dice,
+    busy: BTreeSet<[u8; 32]>,
+    transactions: Vec<SignedTransaction>,
+}
+
+impl<'a> Planner<'a> {
+    pub(super) fn new(
+        cast: &'a Cast,
+        ledger: &'a OpenLedger<'a>,
+        state: &'a Arc<LedgerState>,
+        dice: Dice,
+    ) -> Self {
+        Self { cast, ledger, state, dice, busy: BTreeSet::new(), transactions: Vec::new() }
+    }
+
+    pub(super) fn into_transactions(self) -> Vec<SignedTransaction> {
+        self.transactions
+    }
+
+    /// Whether the actor can send a transaction in this ledger: one per ledger, as a node's queue
+    /// allows, and only with the means for its fee.
+    pub(super) fn is_idle(&self, actor: &Actor) -> bool {
+        let account = self.state.account(&actor.account());
+        account.is_some_and(|account| spendable(account) >= WORKING_BALANCE)
+            && !self.busy.contains(&actor.public_key())
+    }
+
+    /// A trader who can send a transaction in this ledger.
+    pub(super) fn idle_trader(&mut self) -> Option<&'a Actor> {
+        let cast = self.cast;
+        let idle: Vec<_> = cast.traders.iter().filter(|trader| self.is_idle(trader)).collect();
+        self.dice.pick(&idle).copied()
+    }
+
+    /// A trader other than `actor`.
+    pub(super) fn someone_else(&mut self, actor: &Actor) -> Option<&'a Actor> {
+        let cast = self.cast;
+        let others: Vec<_> =
+            cast.traders.iter().filter(|other| other.public_key() != actor.public_key()).collect();
+        self.dice.pick(&others).copied()
+    }
+
+    /// Submits classic operations; `false` when the source is busy or poor.
+    pub(super) fn submit(
+        &mut self,
+        source: &Actor,
+        operations: Vec<OperationBody>,
+        memo: Memo,
+    ) -> Result<bool, SandboxError> {
+        if !self.is_idle(source) {
+            return Ok(false);
+        }
+        let draft = self.draft(source, operations, memo, None)?;
+        self.send(draft)
+    }
+
+    /// Calls a function of an asset's contract; `false` when the simulation refuses the call.
+    pub(super) fn call(
+        &mut self,
+        source: &Actor,
+        asset: &KnownAsset,
+        function: &str,
+        args: Vec<ScVal>,
+    ) -> Result<bool, SandboxError> {
+        let function = HostFunction::InvokeContract(invocation(asset, function, args)?);
+        self.invoke(source, &function, None)
+    }
+
+    /// Simulates a call with `args` and submits it with `submitted`, as somebody does whose
+    /// knowledge of the ledger is out of date.
+    pub(super) fn call_with_other_args(
+        &mut self,
+        source: &Actor,
+        asset: &KnownAsset,
+        function: &str,
+        args: Vec<ScVal>,
+        submitted: Vec<ScVal>,
+    ) -> Result<bool, SandboxError> {
+        let submitted = invocation(asset, function, submitted)?;
+        let function = HostFunction::InvokeContract(invocation(asset, function, args)?);
+        self.invoke(source, &function, Some(submitted))
+    }
+
+    /// Simulates a host function, authorises and pays for what the simulation found, and submits.
+    pub(super) fn invoke(
+        &mut self,
+        source: &Actor,
+        function: &HostFunction,
+        submitted: Option<InvokeContractArgs>,
+    ) -> Result<bool, SandboxError> {
+        if !self.is_idle(source) {
+            return Ok(false);
+        }
+        let seed = self.dice.seed();
+        let account = source.account();
+        let Some(simulation) = simulate(self.state, self.ledger, function, &account, seed)? else {
+            return Ok(false);
+        };
+        let mut auth = simulation.auth;
+        let mut host_function = function.clone();
+        if let Some(args) = submitted {
+            for entry in &mut auth {
+                entry.root_invocation.function =
+                    SorobanAuthorizedFunction::ContractFn(args.clone());
+            }
+            host_function = HostFunction::InvokeContract(args);
+        }
+        for entry in &mut auth {
+            self.authorise(entry)?;
+        }
+        let call = InvokeHostFunctionOp { host_function, auth: auth.try_into()? };
+        let operation = OperationBody::InvokeHostFunction(call);
+        self.send_soroban(
+            source,
+            operation,
+            simulation.resources,
+            simulation.event_bytes,
+            simulation.rent_fee,
+        )
+    }
+
+    /// Extends the lives of `keys` to `extend_to` ledgers from now.
+    pub(super) fn extend(
+        &mut self,
+        source: &Actor,
+        keys: Vec<LedgerKey>,
+        extend_to: u32,
+    ) -> Result<bool, SandboxError> {
+        let until = self.ledger.sequence.saturating_add(extend_to);
+        let mut rents = Vec::new();
+        for key in &keys {
+            rents.extend(extension_rent(self.state, self.ledger.sequence, key, until)?);
+        }
+        let resources = SorobanResources {
+            footprint: LedgerFootprint {
+                read_only: keys.try_into()?,
+                read_write: Default::default(),
+            },
+            instructions: 0,
+            disk_read_bytes: 0,
+            write_bytes: 0,
+        };
+        let operation = OperationBody::ExtendFootprintTtl(ExtendFootprintTtlOp {
+            ext: ExtensionPoint::V0,
+            extend_to,
+        });
+        let rent = rent_fee(&rents, self.ledger.sequence);
+        self.send_soroban(source, operation, resources, 0, rent)
+    }
+
+    /// Restores `key` when it has expired; `false` while it is live.
+    pub(super) fn restore(&mut self, source: &Actor, key: LedgerKey) -> Result<bool, SandboxError> {
+        let Some(rent) = restoration_rent(self.state, self.ledger.sequence, &key)? else {
+            return Ok(false);
+        };
+        let bytes = match self.state.get(&key) {
+            Some(entry) => saturate(entry.to_xdr(Limits::none())?.len()),
+            None => 0,
+        };
+        let resources = SorobanResources {
+            footprint: LedgerFootprint {
+                read_only: Default::default(),
+                read_write: vec![key].try_into()?,
+            },
+            instructions: 0,
+            disk_read_bytes: bytes,
+            write_bytes: bytes,
+        };
+        let operation =
+            OperationBody::RestoreFootprint(RestoreFootprintOp { ext: ExtensionPoint::V0 });
+        let rent = rent_fee(&[rent], self.ledger.sequence);
+        self.send_soroban(source, operation, resources, 0, rent)
+    }
+
+    fn send_soroban(
+        &mut self,
+        source: &Actor,
+        operation: OperationBody,
+        resources: SorobanResources,
+        event_bytes: usize,
+        rent: i64,
+    ) -> Result<bool, SandboxError> {
+        if !self.is_idle(source) {
+            return Ok(false);
+        }
+        let data = SorobanTransactionData {
+            ext: SorobanTransactionDataExt::V0,
+            resources,
+            resource_fee: 0,
+        };
+        let mut draft = self.draft(source, vec![operation], Memo::None, Some(data))?;
+        let bytes = draft.signed_bytes(self.ledger.close_time)?;
+        if let Some(data) = &mut draft.soroban {
+            let fee = resource_fee(&data.resources, event_bytes, bytes);
+            // A fifth more than simulated, so that a changed ledger does not break the call.
+            data.resource_fee = fee.fixed + (fee.refundable + rent) * 6 / 5;
+        }
+        self.send(draft)
+    }
+
+    fn draft<'d>(
+        &mut self,
+        source: &'d Actor,
+        operations: Vec<OperationBody>,
+        memo: Memo,
+        soroban: Option<SorobanTransactionData>,
+    ) -> Result<Draft<'d>, SandboxError>
+    where
+        'a: 'd,
+    {
+        let account = source.account();
+        let last_sequence_number =
+            self.state.account(&account).map(|account| account.seq_num.0).ok_or_else(|| {
+                SandboxError::Inconsistent(format!("account {account} does not exist"))
+            })?;
+        let root = &self.cast.root;
+        let bumped = self.dice.one_in(FEE_BUMP_ONE_IN) && source.public_key() != root.public_key();
+        let sponsor = bumped.then_some(root);
+        Ok(Draft { source, last_sequence_number, operations, memo, soroban, sponsor })
+    }
+
+    fn send(&mut self, draft: Draft<'_>) -> Result<bool, SandboxError> {
+        self.busy.insert(draft.source.public_key());
+        self.transactions.push(draft.sign(self.ledger.network, self.ledger.close_time)?);
+        Ok(true)
+    }
+
+    /// Signs an authorisation that names an address; the source account's needs no signature.
+    fn authorise(&self, entry: &mut SorobanAuthorizationEntry) -> Result<(), SandboxError> {
+        let network_id = Hash(self.ledger.network.0);
+        let signature_expiration_ledger = self.ledger.sequence.saturating_add(AUTHORISATION_TTL);
+        let invocation = entry.root_invocation.clone();
+        let (credentials, preimage) = match &mut entry.credentials {
+            SorobanCredentials::Address(credentials) => {
+                let preimage =
+                    HashIdPreimage::SorobanAuthorization(HashIdPreimageSorobanAuthorization {
+                        network_id,
+                        nonce: credentials.nonce,
+                        signature_expiration_ledger,
+                        invocation,
+                    });
+                (credentials, preimage)
+            }
+            SorobanCredentials::AddressV2(credentials) => {
+                let preimage = HashIdPreimage::SorobanAuthorizationWithAddress(
+                    HashIdPreimageSorobanAuthorizationWithAddress {
+                        network_id,
+                        nonce: credentials.nonce,
+                        signature_expiration_ledger,
+                        address: credentials.address.clone(),
+                        invocation,
+                    },
+                );
+                (credentials, preimage)
+            }
+            SorobanCredentials::SourceAccount => return Ok(()),
+            SorobanCredentials::AddressWithDelegates(_) => {
+                return Err(SandboxError::Inconsistent("a delegated authorisation".to_owned()));
+            }
+        };
+        let signer = self.signer(credentials)?;
+        let payload = Sha256::digest(preimage.to_xdr(Limits::none())?);
+        credentials.signature_expiration_ledger = signature_expiration_ledger;
+        credentials.signature = account_signature(signer, &payload)?;
+        Ok(())
+    }
+
+    fn signer(&self, credentials: &SorobanAddressCredentials) -> Result<&'a Actor, SandboxError> {
+        let cast = self.cast;
+        let mut actors = cast.traders.iter().chain([&cast.issuer, &cast.root]);
+        actors.find(|actor| actor.address() == credentials.address).ok_or_else(|| {
+            SandboxError::Inconsistent(format!("nobody signs for {}", credentials.address))
+        })
+    }
+}
+
+/// The form in which an account's signature is passed to the host: one signer, key and signature.
+fn account_signature(signer: &Actor, payload: &[u8]) -> Result<ScVal, SandboxError> {
+    let fields = vec![
+        ScMapEntry { key: symbol("public_key")?, val: byte_string(&signer.public_key())? },
+        ScMapEntry { key: symbol("signature")?, val: byte_string(&signer.sign(payload))? },
+    ];
+    let signature = ScVal::Map(Some(ScMap(fields.try_into()?)));
+    Ok(ScVal::Vec(Some(ScVec(vec![signature].try_into()?))))
+}
+
+fn invocation(
+    asset: &KnownAsset,
+    function: &str,
+    args: Vec<ScVal>,
+) -> Result<InvokeContractArgs, SandboxError> {
+    Ok(InvokeContractArgs {
+        contract_address: asset.address(),
+        function_name: ScSymbol(function.try_into()?),
+        args: args.try_into()?,
+    })
+}
+
+/// Key of a contract's instance.
+pub(super) fn instance_key(address: ScAddress) -> LedgerKey {
+    LedgerKey::ContractData(stellar_xdr::LedgerKeyContractData {
+        contract: address,
+        key: ScVal::LedgerKeyContractInstance,
+        durability: stellar_xdr::ContractDataDurability::Persistent,
+    })
+}

@@ -1,0 +1,218 @@
+//! The sandbox's ledger entries and how a change of one is recorded; knows no transaction.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use soroban_env_host::HostError;
+use soroban_env_host::storage::{EntryWithLiveUntil, SnapshotSource};
+use stellar_xdr::{
+    AccountEntry, AccountId, Asset, ContractDataDurability, Hash, LedgerEntry, LedgerEntryChange,
+    LedgerEntryData, LedgerEntryExt, LedgerKey, LedgerKeyAccount, LedgerKeyTrustLine, LedgerKeyTtl,
+    Limits, TrustLineAsset, TrustLineEntry, TtlEntry, WriteXdr,
+};
+
+use super::SandboxError;
+
+/// Every live entry, and which of them the open ledger has changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct LedgerState {
+    entries: BTreeMap<LedgerKey, LedgerEntry>,
+    /// XDR bytes of all contract data, what `totalByteSizeOfLiveSorobanState` reports.
+    contract_bytes: u64,
+    changed: BTreeSet<LedgerKey>,
+}
+
+impl LedgerState {
+    /// The state that holds these entries.
+    pub(super) fn from_entries(entries: Vec<LedgerEntry>) -> Result<Self, SandboxError> {
+        let mut state = Self::default();
+        for entry in entries {
+            state.put(entry)?;
+        }
+        state.changed.clear();
+        Ok(state)
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&LedgerKey, &LedgerEntry)> {
+        self.entries.iter()
+    }
+
+    pub(super) fn get(&self, key: &LedgerKey) -> Option<&LedgerEntry> {
+        self.entries.get(key)
+    }
+
+    pub(super) fn contract_bytes(&self) -> u64 {
+        self.contract_bytes
+    }
+
+    pub(super) fn account(&self, id: &AccountId) -> Option<&AccountEntry> {
+        match &self.get(&account_key(id))?.data {
+            LedgerEntryData::Account(account) => Some(account),
+            _ => None,
+        }
+    }
+
+    /// The trustline of `id` for an issued asset; `None` for the native asset.
+    pub(super) fn trustline(&self, id: &AccountId, asset: &Asset) -> Option<&TrustLineEntry> {
+        match &self.get(&trustline_key(id, asset))?.data {
+            LedgerEntryData::Trustline(line) => Some(line),
+            _ => None,
+        }
+    }
+
+    /// Last ledger in which a contract entry is live; `None` for an entry without a lifetime.
+    pub(super) fn live_until(&self, key: &LedgerKey) -> Result<Option<u32>, SandboxError> {
+        if !has_lifetime(key) {
+            return Ok(None);
+        }
+        Ok(self.get(&ttl_key(key)?).and_then(|entry| match &entry.data {
+            LedgerEntryData::Ttl(ttl) => Some(ttl.live_until_ledger_seq),
+            _ => None,
+        }))
+    }
+
+    /// Writes an entry and returns what the metadata says of it: STATE and UPDATED, or CREATED.
+    pub(super) fn write(
+        &mut self,
+        data: LedgerEntryData,
+        ledger: u32,
+    ) -> Result<Vec<LedgerEntryChange>, SandboxError> {
+        let entry = LedgerEntry { last_modified_ledger_seq: ledger, data, ext: LedgerEntryExt::V0 };
+        Ok(match self.put(entry.clone())? {
+            Some(before) => {
+                vec![LedgerEntryChange::State(before), LedgerEntryChange::Updated(entry)]
+            }
+            None => vec![LedgerEntryChange::Created(entry)],
+        })
+    }
+
+    /// Removes an entry and returns STATE and REMOVED; nothing when there is no such entry.
+    pub(super) fn remove(
+        &mut self,
+        key: &LedgerKey,
+    ) -> Result<Vec<LedgerEntryChange>, SandboxError> {
+        let Some(before) = self.take(key)? else {
+            return Ok(Vec::new());
+        };
+        Ok(vec![LedgerEntryChange::State(before), LedgerEntryChange::Removed(key.clone())])
+    }
+
+    /// Takes back changes that [`Self::write`] and [`Self::remove`] returned, in that order.
+    pub(super) fn undo(&mut self, changes: Vec<LedgerEntryChange>) -> Result<(), SandboxError> {
+        for change in changes.into_iter().rev() {
+            match change {
+                LedgerEntryChange::Created(entry) => {
+                    self.take(&entry.to_key())?;
+                }
+                LedgerEntryChange::State(before) => {
+                    self.put(before)?;
+                }
+                LedgerEntryChange::Updated(_)
+                | LedgerEntryChange::Removed(_)
+                | LedgerEntryChange::Restored(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the open ledger: a digest over every entry it changed, in key order.
+    pub(super) fn seal(&mut self) -> Result<[u8; 32], SandboxError> {
+        let mut digest = Sha256::new();
+        for key in std::mem::take(&mut self.changed) {
+            digest.update(key.to_xdr(Limits::none())?);
+            if let Some(entry) = self.entries.get(&key) {
+                digest.update(entry.to_xdr(Limits::none())?);
+            }
+        }
+        Ok(digest.finalize().into())
+    }
+
+    fn put(&mut self, entry: LedgerEntry) -> Result<Option<LedgerEntry>, SandboxError> {
+        let key = entry.to_key();
+        self.contract_bytes += contract_size(&entry)?;
+        self.changed.insert(key.clone());
+        let before = self.entries.insert(key, entry);
+        if let Some(before) = &before {
+            self.contract_bytes -= contract_size(before)?;
+        }
+        Ok(before)
+    }
+
+    fn take(&mut self, key: &LedgerKey) -> Result<Option<LedgerEntry>, SandboxError> {
+        let before = self.entries.remove(key);
+        if let Some(before) = &before {
+            self.contract_bytes -= contract_size(before)?;
+            self.changed.insert(key.clone());
+        }
+        Ok(before)
+    }
+}
+
+/// What a simulation reads: the state as the last transaction left it.
+pub(super) struct Snapshot(pub(super) Arc<LedgerState>);
+
+impl SnapshotSource for Snapshot {
+    fn get(&self, key: &Rc<LedgerKey>) -> Result<Option<EntryWithLiveUntil>, HostError> {
+        let Some(entry) = self.0.get(key) else {
+            return Ok(None);
+        };
+        let live_until = self.0.live_until(key).map_err(|_| internal_storage_error())?;
+        Ok(Some((Rc::new(entry.clone()), live_until)))
+    }
+}
+
+fn internal_storage_error() -> HostError {
+    use stellar_xdr::{ScErrorCode, ScErrorType};
+    soroban_env_host::Error::from_type_and_code(ScErrorType::Storage, ScErrorCode::InternalError)
+        .into()
+}
+
+fn contract_size(entry: &LedgerEntry) -> Result<u64, SandboxError> {
+    match &entry.data {
+        LedgerEntryData::ContractData(_) | LedgerEntryData::ContractCode(_) => {
+            Ok(entry.to_xdr(Limits::none())?.len() as u64)
+        }
+        _ => Ok(0),
+    }
+}
+
+pub(super) fn account_key(id: &AccountId) -> LedgerKey {
+    LedgerKey::Account(LedgerKeyAccount { account_id: id.clone() })
+}
+
+pub(super) fn trustline_key(id: &AccountId, asset: &Asset) -> LedgerKey {
+    let asset = trustline_asset(asset);
+    LedgerKey::Trustline(LedgerKeyTrustLine { account_id: id.clone(), asset })
+}
+
+pub(super) fn trustline_asset(asset: &Asset) -> TrustLineAsset {
+    match asset {
+        Asset::Native => TrustLineAsset::Native,
+        Asset::CreditAlphanum4(asset) => TrustLineAsset::CreditAlphanum4(asset.clone()),
+        Asset::CreditAlphanum12(asset) => TrustLineAsset::CreditAlphanum12(asset.clone()),
+    }
+}
+
+/// Key of the TTL entry that belongs to a contract entry: the SHA-256 of its key.
+pub(super) fn ttl_key(key: &LedgerKey) -> Result<LedgerKey, SandboxError> {
+    let digest = Sha256::digest(key.to_xdr(Limits::none())?);
+    Ok(LedgerKey::Ttl(LedgerKeyTtl { key_hash: Hash(digest.into()) }))
+}
+
+pub(super) fn ttl_entry(
+    key: &LedgerKey,
+    live_until_ledger_seq: u32,
+) -> Result<LedgerEntryData, SandboxError> {
+    let digest = Sha256::digest(key.to_xdr(Limits::none())?);
+    Ok(LedgerEntryData::Ttl(TtlEntry { key_hash: Hash(digest.into()), live_until_ledger_seq }))
+}
+
+pub(super) fn has_lifetime(key: &LedgerKey) -> bool {
+    matches!(key, LedgerKey::ContractData(_) | LedgerKey::ContractCode(_))
+}
+
+pub(super) fn is_temporary(key: &LedgerKey) -> bool {
+    matches!(key, LedgerKey::ContractData(data) if data.durability == ContractDataDurability::Temporary)
+}

@@ -1,0 +1,497 @@
+//! Chooses what happens in an everyday ledger: payments, contract calls and their mishaps.
+
+use stellar_xdr::{
+    Asset, ContractDataDurability, ContractId, CreateAccountOp, Hash, LedgerEntryData, LedgerKey,
+    Memo, MuxedAccount, MuxedAccountMed25519, MuxedEd25519Account, OperationBody, PaymentOp,
+    ScAddress, ScVal, Uint256,
+};
+
+use super::SandboxError;
+use super::actors::Actor;
+use super::assets::{KnownAsset, symbol};
+use super::bootstrap::trust_up_to;
+use super::classic::{is_authorized, spendable};
+use super::plan::{Planner, instance_key};
+
+/// Accounts that come and go; beyond this number one leaves before the next one comes.
+const MAX_VISITORS: usize = 8;
+/// Stroops a visitor arrives with at least.
+const VISITOR_BALANCE: i64 = 50_000_000;
+/// One of so many everyday ledgers is empty.
+const EMPTY_ONE_IN: u64 = 15;
+/// Extended entries live at the most so many ledgers from now.
+const LONGEST_EXTENSION: u32 = 600_000;
+
+/// One kind of everyday transaction.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    NativePayment,
+    CreditPayment,
+    Redemption,
+    Issuance,
+    OverdrawnPayment,
+    HalfOverdrawnPayments,
+    Visit,
+    Trust,
+    NativeTransfer,
+    CreditTransfer,
+    TransferToMuxed,
+    TransferForAnother,
+    Deposit,
+    VisitByContract,
+    OverdrawnTransfer,
+    Approval,
+    TransferFrom,
+    Mint,
+    Burn,
+    Suspension,
+    Clawback,
+    Extension,
+    Restoration,
+}
+
+/// How often each kind is chosen, relative to the others.
+const FREQUENCIES: [(Kind, u64); 23] = [
+    (Kind::NativePayment, 14),
+    (Kind::CreditPayment, 12),
+    (Kind::Redemption, 2),
+    (Kind::Issuance, 2),
+    (Kind::OverdrawnPayment, 4),
+    (Kind::HalfOverdrawnPayments, 2),
+    (Kind::Visit, 5),
+    (Kind::Trust, 3),
+    (Kind::NativeTransfer, 8),
+    (Kind::CreditTransfer, 12),
+    (Kind::TransferToMuxed, 3),
+    (Kind::TransferForAnother, 5),
+    (Kind::Deposit, 3),
+    (Kind::VisitByContract, 2),
+    (Kind::OverdrawnTransfer, 5),
+    (Kind::Approval, 4),
+    (Kind::TransferFrom, 5),
+    (Kind::Mint, 2),
+    (Kind::Burn, 3),
+    (Kind::Suspension, 1),
+    (Kind::Clawback, 2),
+    (Kind::Extension, 2),
+    (Kind::Restoration, 3),
+];
+
+/// Plans up to `count` transactions. What turns out to be impossible becomes a payment, and when
+/// everybody has sent a transaction the ledger is full.
+pub(super) fn plan(
+    planner: &mut Planner<'_>,
+    visitors: &mut Visitors,
+    count: usize,
+) -> Result<(), SandboxError> {
+    visitors.forget_gone(planner);
+    if planner.dice.one_in(EMPTY_ONE_IN) {
+        return Ok(());
+    }
+    for _ in 0..count {
+        let Some(source) = planner.idle_trader() else {
+            return Ok(());
+        };
+        let kind = choose(planner);
+        if !send(planner, visitors, kind, source)? {
+            pay(planner, source, None)?;
+        }
+    }
+    Ok(())
+}
+
+fn choose(planner: &mut Planner<'_>) -> Kind {
+    let all = FREQUENCIES.iter().map(|(_, frequency)| frequency).sum();
+    let mut drawn = planner.dice.below(all);
+    for (kind, frequency) in FREQUENCIES {
+        match drawn.checked_sub(frequency) {
+            Some(rest) => drawn = rest,
+            None => return kind,
+        }
+    }
+    Kind::NativePayment
+}
+
+/// Sends one transaction of a kind; `false` when that is not possible now.
+fn send(
+    planner: &mut Planner<'_>,
+    visitors: &mut Visitors,
+    kind: Kind,
+    source: &Actor,
+) -> Result<bool, SandboxError> {
+    let assets = planner.ledger.assets;
+    let issuer = &planner.cast.issuer;
+    let issued = if planner.dice.one_in(3) { &assets.harbor } else { &assets.dollar };
+    match kind {
+        Kind::NativePayment => pay(planner, source, None),
+        Kind::CreditPayment => pay(planner, source, Some(issued)),
+        Kind::Redemption => redeem(planner, source, issued),
+        Kind::Issuance => pay_to(planner, issuer, source, issued, 10_000_000_000),
+        Kind::OverdrawnPayment => overdraw(planner, source, Vec::new()),
+        Kind::HalfOverdrawnPayments => {
+            let fine = payment(source.muxed(), &Asset::Native, 1);
+            overdraw(planner, source, vec![fine])
+        }
+        Kind::Visit => visitors.come_or_go(planner, source),
+        Kind::Trust => change_trust(planner, source),
+        Kind::NativeTransfer => transfer(planner, source, source, &assets.native),
+        Kind::CreditTransfer => transfer(planner, source, source, issued),
+        Kind::TransferToMuxed => transfer_to_muxed(planner, source, issued),
+        Kind::TransferForAnother => match planner.someone_else(source) {
+            Some(owner) => transfer(planner, source, owner, issued),
+            None => Ok(false),
+        },
+        Kind::Deposit => {
+            let vault = ScVal::Address(vault(planner));
+            let amount = share(planner, source, &assets.dollar.asset, 50);
+            let args = vec![ScVal::Address(source.address()), vault, integer(amount)];
+            planner.call(source, &assets.dollar, "transfer", args)
+        }
+        Kind::VisitByContract => visitors.come_by_contract(planner, source),
+        Kind::OverdrawnTransfer => overdraw_by_contract(planner, source, issued),
+        Kind::Approval => approve(planner, source, issued),
+        Kind::TransferFrom => transfer_from(planner),
+        Kind::Mint => {
+            let amount = planner.dice.amount(10_000_000_000);
+            let args = vec![ScVal::Address(source.address()), integer(amount)];
+            planner.call(issuer, issued, "mint", args)
+        }
+        Kind::Burn => {
+            let amount = share(planner, source, &issued.asset, 100);
+            let args = vec![ScVal::Address(source.address()), integer(amount)];
+            planner.call(source, issued, "burn", args)
+        }
+        Kind::Suspension => suspend_or_readmit(planner, source),
+        Kind::Clawback => clawback(planner, source),
+        Kind::Extension => extend(planner, source),
+        Kind::Restoration => planner.restore(source, instance_key(assets.relic.address())),
+    }
+}
+
+// Classic operations.
+
+/// A payment to another trader, of the native asset unless one is given; sometimes with a memo or
+/// to a muxed account.
+fn pay(
+    planner: &mut Planner<'_>,
+    source: &Actor,
+    asset: Option<&KnownAsset>,
+) -> Result<bool, SandboxError> {
+    let Some(to) = planner.someone_else(source) else {
+        return Ok(false);
+    };
+    let asset = asset.map_or(&Asset::Native, |known| &known.asset);
+    let amount = share(planner, source, asset, 100);
+    let reference = planner.dice.below(1_000_000);
+    let (to, memo) = match planner.dice.below(8) {
+        0 => (to.muxed(), Memo::Text(format!("invoice {reference}").as_str().try_into()?)),
+        1 => (to.muxed(), Memo::Id(reference)),
+        2 => (muxed(to, reference), Memo::None),
+        _ => (to.muxed(), Memo::None),
+    };
+    planner.submit(source, vec![payment(to, asset, amount)], memo)
+}
+
+fn pay_to(
+    planner: &mut Planner<'_>,
+    source: &Actor,
+    to: &Actor,
+    asset: &KnownAsset,
+    most: i64,
+) -> Result<bool, SandboxError> {
+    let amount = planner.dice.amount(most);
+    planner.submit(source, vec![payment(to.muxed(), &asset.asset, amount)], Memo::None)
+}
+
+/// Gives some of an asset back to its issuer.
+fn redeem(
+    planner: &mut Planner<'_>,
+    source: &Actor,
+    asset: &KnownAsset,
+) -> Result<bool, SandboxError> {
+    let amount = share(planner, source, &asset.asset, 200);
+    let issuer = planner.cast.issuer.muxed();
+    planner.submit(source, vec![payment(issuer, &asset.asset, amount)], Memo::None)
+}
+
+/// Operations that end in a payment of more than the source has.
+fn overdraw(
+    planner: &mut Planner<'_>,
+    source: &Actor,
+    mut operations: Vec<OperationBody>,
+) -> Result<bool, SandboxError> {
+    let Some(to) = planner.someone_else(source) else {
+        return Ok(false);
+    };
+    let amount = holding(planner, source, &Asset::Native).saturating_add(1_000_000_000_000);
+    operations.push(payment(to.muxed(), &Asset::Native, amount));
+    planner.submit(source, operations, Memo::None)
+}
+
+/// Opens a trustline that nothing is paid into, closes it again, or limits one that is used.
+fn change_trust(planner: &mut Planner<'_>, source: &Actor) -> Result<bool, SandboxError> {
+    let assets = planner.ledger.assets;
+    let (relic, dollar) = (&assets.relic.asset, &assets.dollar.asset);
+    let operation = if planner.dice.one_in(2) {
+        let holds_relic = planner.state.trustline(&source.account(), relic).is_some();
+        trust_up_to(relic, if holds_relic { 0 } else { i64::MAX })
+    } else {
+        let limit = holding(planner, source, dollar).saturating_add(1_000_000_000_000_000);
+        trust_up_to(dollar, limit)
+    };
+    planner.submit(source, operation.into_iter().collect(), Memo::None)
+}
+
+fn payment(destination: MuxedAccount, asset: &Asset, amount: i64) -> OperationBody {
+    OperationBody::Payment(PaymentOp { destination, asset: asset.clone(), amount })
+}
+
+fn muxed(actor: &Actor, id: u64) -> MuxedAccount {
+    let ed25519 = Uint256(actor.public_key());
+    MuxedAccount::MuxedEd25519(MuxedAccountMed25519 { id, ed25519 })
+}
+
+// Contract calls.
+
+/// A transfer of `owner`'s, sent by `source`; when they differ the owner signs an authorisation.
+fn transfer(
+    planner: &mut Planner<'_>,
+    source: &Actor,
+    owner: &Actor,
+    asset: &KnownAsset,
+) -> Result<bool, SandboxError> {
+    let Some(to) = planner.someone_else(owner) else {
+        return Ok(false);
+    };
+    let amount = share(planner, owner, &asset.asset, 100);
+    let args = transfer_args(owner.address(), to.address(), amount);
+    planner.call(source, asset, "transfer", args)
+}
+
+fn transfer_to_muxed(
+    planner: &mut Planner<'_>,
+    source: &Actor,
+    asset: &KnownAsset,
+) -> Result<bool, SandboxError> {
+    let Some(to) = planner.someone_else(source) else {
+        return Ok(false);
+    };
+    let id = planner.dice.below(1_000_000);
+    let to = ScAddress::MuxedAccount(MuxedEd25519Account { id, ed25519: Uint256(to.public_key()) });
+    let amount = share(planner, source, &asset.asset, 100);
+    planner.call(source, asset, "transfer", transfer_args(source.address(), to, amount))
+}
+
+/// A transfer of more than the owner has: fine when simulated with less, trapped when applied.
+fn overdraw_by_contract(
+    planner: &mut Planner<'_>,
+    source: &Actor,
+    asset: &KnownAsset,
+) -> Result<bool, SandboxError> {
+    let Some(to) = planner.someone_else(source) else {
+        return Ok(false);
+    };
+    let amount = holding(planner, source, &asset.asset).saturating_mul(1_000);
+    let simulated = transfer_args(source.address(), to.address(), 1);
+    let submitted = transfer_args(source.address(), to.address(), amount);
+    planner.call_with_other_args(source, asset, "transfer", simulated, submitted)
+}
+
+fn approve(
+    planner: &mut Planner<'_>,
+    source: &Actor,
+    asset: &KnownAsset,
+) -> Result<bool, SandboxError> {
+    let Some(spender) = planner.someone_else(source) else {
+        return Ok(false);
+    };
+    let amount = share(planner, source, &asset.asset, 10);
+    let lifetime = u32::try_from(20 + planner.dice.below(100)).unwrap_or(20);
+    let args = vec![
+        ScVal::Address(source.address()),
+        ScVal::Address(spender.address()),
+        integer(amount),
+        ScVal::U32(planner.ledger.sequence.saturating_add(lifetime)),
+    ];
+    planner.call(source, asset, "approve", args)
+}
+
+/// Spends from an allowance that is still open, if there is one.
+fn transfer_from(planner: &mut Planner<'_>) -> Result<bool, SandboxError> {
+    let open = allowances(planner)?;
+    let Some((contract, owner, spender)) = planner.dice.pick(&open).cloned() else {
+        return Ok(false);
+    };
+    let assets = planner.ledger.assets;
+    let cast = planner.cast;
+    let asset = assets.all().into_iter().find(|known| known.address() == contract);
+    let spender = cast.traders.iter().find(|trader| trader.address() == spender);
+    let (Some(asset), Some(spender)) = (asset, spender) else {
+        return Ok(false);
+    };
+    let Some(to) = planner.someone_else(spender) else {
+        return Ok(false);
+    };
+    let amount = planner.dice.amount(10_000_000);
+    let mut args = vec![ScVal::Address(spender.address())];
+    args.extend(transfer_args(owner, to.address(), amount));
+    planner.call(spender, asset, "transfer_from", args)
+}
+
+/// Contract, owner and spender of every allowance in the ledger.
+fn allowances(
+    planner: &Planner<'_>,
+) -> Result<Vec<(ScAddress, ScAddress, ScAddress)>, SandboxError> {
+    let name = symbol("Allowance")?;
+    let mut found = Vec::new();
+    for (key, _) in planner.state.entries() {
+        let LedgerKey::ContractData(data) = key else {
+            continue;
+        };
+        if data.durability != ContractDataDurability::Temporary {
+            continue;
+        }
+        let ScVal::Vec(Some(parts)) = &data.key else {
+            continue;
+        };
+        if let [first, ScVal::Map(Some(fields))] = parts.as_slice()
+            && *first == name
+            && let [owner, spender] = fields.as_slice()
+            && let (ScVal::Address(owner), ScVal::Address(spender)) = (&owner.val, &spender.val)
+        {
+            found.push((data.contract.clone(), owner.clone(), spender.clone()));
+        }
+    }
+    Ok(found)
+}
+
+/// The issuer readmits whoever is suspended, or else suspends `trader`.
+fn suspend_or_readmit(planner: &mut Planner<'_>, trader: &Actor) -> Result<bool, SandboxError> {
+    let (cast, dollar) = (planner.cast, &planner.ledger.assets.dollar);
+    let state = planner.state;
+    let suspended = cast.traders.iter().find(|trader| {
+        let line = state.trustline(&trader.account(), &dollar.asset);
+        line.is_some_and(|line| !is_authorized(line))
+    });
+    let target = suspended.unwrap_or(trader).address();
+    let args = vec![ScVal::Address(target), ScVal::Bool(suspended.is_some())];
+    planner.call(&cast.issuer, dollar, "set_authorized", args)
+}
+
+/// The issuer takes back what a contract holds, or something of a trader.
+fn clawback(planner: &mut Planner<'_>, trader: &Actor) -> Result<bool, SandboxError> {
+    let (cast, dollar) = (planner.cast, &planner.ledger.assets.dollar);
+    let target = if planner.dice.one_in(2) { vault(planner) } else { trader.address() };
+    let amount = planner.dice.amount(1_000_000);
+    let args = vec![ScVal::Address(target), integer(amount)];
+    planner.call(&cast.issuer, dollar, "clawback", args)
+}
+
+/// Keeps the instance of a used contract alive a little longer.
+fn extend(planner: &mut Planner<'_>, source: &Actor) -> Result<bool, SandboxError> {
+    let assets = planner.ledger.assets;
+    let used = [&assets.native, &assets.dollar, &assets.harbor];
+    let Some(known) = planner.dice.pick(&used).copied() else {
+        return Ok(false);
+    };
+    let key = instance_key(known.address());
+    let sequence = planner.ledger.sequence;
+    let left = planner.state.live_until(&key)?.unwrap_or(sequence).saturating_sub(sequence);
+    let more = u32::try_from(1 + planner.dice.below(1_000)).unwrap_or(1);
+    planner.extend(source, vec![key], left.saturating_add(more).min(LONGEST_EXTENSION))
+}
+
+fn transfer_args(from: ScAddress, to: ScAddress, amount: i64) -> Vec<ScVal> {
+    vec![ScVal::Address(from), ScVal::Address(to), integer(amount)]
+}
+
+fn integer(amount: i64) -> ScVal {
+    ScVal::from(i128::from(amount))
+}
+
+/// A contract that holds dollars: that of the other asset, which cannot spend them.
+fn vault(planner: &Planner<'_>) -> ScAddress {
+    let harbor = planner.ledger.assets.harbor.contract;
+    ScAddress::Contract(ContractId(Hash(harbor.0)))
+}
+
+/// What an actor can spend of an asset.
+fn holding(planner: &Planner<'_>, actor: &Actor, asset: &Asset) -> i64 {
+    let id = actor.account();
+    match asset {
+        Asset::Native => planner.state.account(&id).map_or(0, spendable),
+        _ => planner.state.trustline(&id, asset).map_or(0, |line| line.balance),
+    }
+}
+
+/// A random amount of at the most one `part`th of what an actor holds.
+fn share(planner: &mut Planner<'_>, actor: &Actor, asset: &Asset, part: i64) -> i64 {
+    let most = holding(planner, actor, asset) / part;
+    planner.dice.amount(most)
+}
+
+/// Accounts that are created, used for nothing and merged away again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Visitors {
+    pub(super) seed: u64,
+    /// Numbers of those who are here.
+    pub(super) present: Vec<u32>,
+    /// How many have ever come.
+    pub(super) arrivals: u32,
+}
+
+impl Visitors {
+    /// Drops visitors whose account does not exist: merged away, or never created.
+    fn forget_gone(&mut self, planner: &Planner<'_>) {
+        let seed = self.seed;
+        self.present.retain(|number| {
+            let account = Actor::derive(seed, "visitor", *number).account();
+            matches!(
+                planner.state.get(&super::state::account_key(&account)).map(|entry| &entry.data),
+                Some(LedgerEntryData::Account(_))
+            )
+        });
+    }
+
+    fn next(&mut self) -> Actor {
+        let number = self.arrivals;
+        self.arrivals = self.arrivals.wrapping_add(1);
+        self.present.push(number);
+        Actor::derive(self.seed, "visitor", number)
+    }
+
+    /// A visitor is created by `host`, or merges into it.
+    fn come_or_go(
+        &mut self,
+        planner: &mut Planner<'_>,
+        host: &Actor,
+    ) -> Result<bool, SandboxError> {
+        let full = self.present.len() >= MAX_VISITORS;
+        if !full && (self.present.len() < 2 || planner.dice.one_in(2)) {
+            let starting_balance = VISITOR_BALANCE + planner.dice.amount(VISITOR_BALANCE);
+            let destination = self.next().account();
+            let op = CreateAccountOp { destination, starting_balance };
+            return planner.submit(host, vec![OperationBody::CreateAccount(op)], Memo::None);
+        }
+        let Some(number) = planner.dice.pick(&self.present).copied() else {
+            return Ok(false);
+        };
+        let visitor = Actor::derive(self.seed, "visitor", number);
+        let merge = OperationBody::AccountMerge(host.muxed());
+        planner.submit(&visitor, vec![merge], Memo::None)
+    }
+
+    /// A visitor's account is created by a transfer of the native asset's contract.
+    fn come_by_contract(
+        &mut self,
+        planner: &mut Planner<'_>,
+        host: &Actor,
+    ) -> Result<bool, SandboxError> {
+        if self.present.len() >= MAX_VISITORS {
+            return Ok(false);
+        }
+        let amount = VISITOR_BALANCE + planner.dice.amount(VISITOR_BALANCE);
+        let args = transfer_args(host.address(), self.next().address(), amount);
+        planner.call(host, &planner.ledger.assets.native, "transfer", args)
+    }
+}

@@ -1,0 +1,220 @@
+//! The sandbox as a source: a network of its own inside this process, one ledger a second, that goes
+//! on where it stopped. Keeps what it needs for that in a directory of its own.
+
+use std::fs;
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::paced::{LedgerMaker, Paced};
+use super::sandbox::{Sandbox, SandboxConfig, SandboxError};
+use crate::domain::{LedgerSeq, Network};
+
+/// Seconds between two ledgers.
+const CLOSE_INTERVAL: u64 = 1;
+/// Ledgers that a new network begins with, so that there is something to ask for.
+const LEDGERS_AT_ONCE: u32 = 24;
+/// Transactions of an everyday ledger.
+const TRANSACTIONS: RangeInclusive<usize> = 1..=8;
+/// Ledgers between two snapshots. A snapshot is written this many ledgers late: by then its ledger is
+/// stored, and the network never goes on from a ledger that nobody has.
+const LEDGERS_PER_SNAPSHOT: u32 = 32;
+
+/// Names of its files in the data directory.
+const DIRECTORY: &str = "sandbox";
+const BEGINNING_FILE: &str = "beginning.json";
+const SNAPSHOT_FILE: &str = "snapshot";
+
+/// Why the sandbox could not begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxNetworkError {
+    /// It never pretends to be a network that others use.
+    #[error(
+        "a sandbox cannot make ledgers of {0}: give the network local, or a passphrase of its own"
+    )]
+    PublicNetwork(Network),
+    /// A file of it failed.
+    #[error("the sandbox's file {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// Its beginning is not known any more.
+    #[error("the sandbox's file {} is damaged: {reason}; use a new data directory", path.display())]
+    Beginning {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The sandbox itself failed.
+    #[error("the sandbox failed: {0}")]
+    Sandbox(#[from] SandboxError),
+}
+
+/// What a sandbox network began with; all its ledgers follow from it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Beginning {
+    seed: u64,
+    start_time: u64,
+}
+
+/// The sandbox network of a data directory in which `stored` is the newest ledger; a new one begins
+/// with chance `seed`, so that its newest ledgers close at `now`, UNIX seconds. May take a while when
+/// many ledgers must be made again.
+///
+/// # Errors
+/// When `network` is a public one, or the files of the sandbox cannot be read or written.
+pub fn open(
+    data_dir: &Path,
+    network: &Network,
+    stored: Option<LedgerSeq>,
+    seed: u64,
+    now: u64,
+) -> Result<Paced<Maker>, SandboxNetworkError> {
+    if !matches!(network.name(), "local" | "custom") {
+        return Err(SandboxNetworkError::PublicNetwork(network.clone()));
+    }
+    let directory = data_dir.join(DIRECTORY);
+    fs::create_dir_all(&directory).map_err(file_error(&directory))?;
+    let start_time = now.saturating_sub(u64::from(LEDGERS_AT_ONCE) * CLOSE_INTERVAL);
+    let beginning = load_beginning(&directory, Beginning { seed, start_time })?;
+    let config = SandboxConfig {
+        network: network.clone(),
+        seed: beginning.seed,
+        start_time: beginning.start_time,
+        close_interval: CLOSE_INTERVAL,
+        transactions_per_ledger: TRANSACTIONS,
+    };
+    let mut sandbox = match load_snapshot(&directory, &config) {
+        Some(snapshot) if Some(snapshot.latest_ledger()) <= stored => snapshot,
+        _ => Sandbox::new(config)?,
+    };
+    if let Some(stored) = stored {
+        sandbox.skip_to(stored)?;
+    }
+    let latest = sandbox.latest_ledger();
+    let at_once = if stored.is_none() { LEDGERS_AT_ONCE } else { 0 };
+    let maker = Maker { sandbox, snapshot_file: directory.join(SNAPSHOT_FILE), pending: None };
+    let interval = Duration::from_secs(CLOSE_INTERVAL);
+    Ok(Paced::new("the sandbox", network.passphrase(), maker, latest, at_once, interval))
+}
+
+/// Makes ledgers, and snapshots from time to time.
+pub struct Maker {
+    sandbox: Sandbox,
+    snapshot_file: PathBuf,
+    /// The latest snapshot, until it is old enough to be written.
+    pending: Option<Vec<u8>>,
+}
+
+impl LedgerMaker for Maker {
+    fn next_ledger(&mut self) -> Result<Vec<u8>, String> {
+        if self.sandbox.latest_ledger().0 % LEDGERS_PER_SNAPSHOT == 0 {
+            let snapshot = self.sandbox.snapshot().map_err(|error| error.to_string())?;
+            if let Some(due) = self.pending.replace(snapshot)
+                && let Err(error) = write_whole(&self.snapshot_file, &due)
+            {
+                // Without it the next start takes longer, and nothing else.
+                tracing::warn!("the sandbox's snapshot could not be written: {error}");
+            }
+        }
+        self.sandbox.next_ledger().map_err(|error| error.to_string())
+    }
+}
+
+fn load_beginning(directory: &Path, new: Beginning) -> Result<Beginning, SandboxNetworkError> {
+    let path = directory.join(BEGINNING_FILE);
+    let damaged = |error: serde_json::Error| SandboxNetworkError::Beginning {
+        path: path.clone(),
+        reason: error.to_string(),
+    };
+    match fs::read(&path) {
+        Ok(text) => serde_json::from_slice(&text).map_err(damaged),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let text = serde_json::to_vec(&new).map_err(damaged)?;
+            write_whole(&path, &text).map_err(file_error(&path))?;
+            Ok(new)
+        }
+        Err(error) => Err(file_error(&path)(error)),
+    }
+}
+
+/// A snapshot saves making ledgers again; one that cannot be used costs only time.
+fn load_snapshot(directory: &Path, config: &SandboxConfig) -> Option<Sandbox> {
+    let bytes = fs::read(directory.join(SNAPSHOT_FILE)).ok()?;
+    match Sandbox::restore(config.clone(), &bytes) {
+        Ok(sandbox) => Some(sandbox),
+        Err(error) => {
+            tracing::warn!("the sandbox makes all its ledgers again: {error}");
+            None
+        }
+    }
+}
+
+/// Writes a file so that it is there whole or not at all.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = path.with_extension("new");
+    let mut file = fs::File::create(&unfinished)?;
+    io::Write::write_all(&mut file, bytes)?;
+    file.sync_all()?;
+    fs::rename(&unfinished, path)
+}
+
+fn file_error(path: &Path) -> impl Fn(io::Error) -> SandboxNetworkError {
+    let path = path.to_owned();
+    move |source| SandboxNetworkError::File { path: path.clone(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::follow::{Fetched, LedgerSource};
+
+    /// Fetches until `last`; the clock is paused, so the pace takes no time.
+    async fn fetch_to(source: &mut Paced<Maker>, last: u32) -> Vec<Vec<u8>> {
+        let mut ledgers = Vec::new();
+        loop {
+            let Fetched::Ledgers(mut made) = source.fetch(LedgerSeq(0)).await.unwrap() else {
+                panic!("a sandbox always makes")
+            };
+            let sequence = made[0].sequence.0;
+            ledgers.push(made.remove(0).xdr);
+            if sequence == last {
+                return ledgers;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn goes_on_where_it_stopped() {
+        let network = Network::from_name_or_passphrase("local");
+        let (stopped, straight) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let begin = |at: &Path, stored: Option<u32>| {
+            open(at, &network, stored.map(LedgerSeq), 7, 1_700_000_000).unwrap()
+        };
+        let mut ledgers = fetch_to(&mut begin(stopped.path(), None), 70).await;
+        assert!(stopped.path().join("sandbox/snapshot").exists());
+        // Once from the snapshot, and once from a ledger before it.
+        ledgers.extend(fetch_to(&mut begin(stopped.path(), Some(70)), 75).await);
+        let from_before = fetch_to(&mut begin(stopped.path(), Some(20)), 75).await;
+        let expected = fetch_to(&mut begin(straight.path(), None), 75).await;
+        assert!(ledgers == expected, "the same ledgers, interrupted or not");
+        assert!(from_before == expected[19..]);
+    }
+
+    #[test]
+    fn never_pretends_to_be_a_public_network() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["mainnet", "testnet", "futurenet"] {
+            let network = Network::from_name_or_passphrase(name);
+            let error = open(directory.path(), &network, None, 1, 1).err().unwrap().to_string();
+            assert!(error.contains(name), "{error}");
+        }
+    }
+}
