@@ -13,10 +13,13 @@ use super::StoreError;
 use super::block_cache::{BlockCache, Removals};
 use super::bytes::Malformed;
 use super::columns::{BlockKey, Family, Key};
+use super::compression::{self, Content};
 use crate::domain::EventId;
 
 /// Blocks of decompressed records; the rest of the cache is RocksDB's own indexes and filters.
 const BLOCK_CACHE_BYTES: usize = 64 << 20;
+/// Lets the cache find out how large its entries are.
+const CHARGE_ESTIMATED_BY_CACHE: usize = 0;
 /// Written but not yet sorted rows, over all families.
 const WRITE_BUFFER_BYTES: usize = 64 << 20;
 /// Keeps descriptors far below the usual limit of 1,024.
@@ -24,11 +27,8 @@ const MAX_OPEN_FILES: i32 = 512;
 /// RocksDB's own log: enough to explain a problem, never more than a few megabytes.
 const LOG_FILE_BYTES: usize = 1 << 20;
 const LOG_FILES: usize = 4;
-/// Size of the dictionary that zstd trains for each file, and of the samples that it trains on.
-const DICTIONARY_BYTES: i32 = 16 << 10;
-const DICTIONARY_SAMPLE_BYTES: i32 = 100 * DICTIONARY_BYTES;
-/// Unit of reading and compression of event blocks and transactions.
-const RECORD_BLOCK_BYTES: usize = 8 << 10;
+/// Unit of reading of event blocks and transactions.
+const RECORD_BLOCK_BYTES: usize = 4 << 10;
 /// Unit of reading and compression of indexes.
 const INDEX_BLOCK_BYTES: usize = 8 << 10;
 
@@ -49,7 +49,7 @@ pub(super) struct Snapshot<'a> {
 impl Database {
     /// Opens or creates the database in a directory.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
-        let cache = Cache::new_lru_cache(BLOCK_CACHE_BYTES);
+        let cache = Cache::new_hyper_clock_cache(BLOCK_CACHE_BYTES, CHARGE_ESTIMATED_BY_CACHE);
         let families =
             Family::ALL.map(|f| ColumnFamilyDescriptor::new(f.name(), family_options(f, &cache)));
         let db = DB::open_cf_descriptors(&database_options(), path, families)?;
@@ -170,7 +170,8 @@ impl Snapshot<'_> {
     pub(super) fn event_block(&self, first: EventId) -> Result<Option<Arc<[u8]>>, StoreError> {
         self.database.event_blocks.get(first, self.removals, || {
             let stored = self.get(Family::Events, BlockKey(first).encode())?;
-            Ok(stored.map(|bytes| Arc::from(&bytes[..])))
+            let decompressed = stored.map(|bytes| compression::decompress(Content::Events, &bytes));
+            Ok(decompressed.transpose()?.map(Arc::from))
         })
     }
 
@@ -258,8 +259,9 @@ fn family_options(family: Family, cache: &Cache) -> Options {
             options.set_write_buffer_size(32 << 20);
         }
         Family::Events | Family::Transactions => {
+            // Values are compressed already.
             table.set_block_size(RECORD_BLOCK_BYTES);
-            zstd_with_dictionary(&mut options);
+            options.set_compression_type(DBCompressionType::None);
             options.set_write_buffer_size(32 << 20);
         }
         Family::EventsByContract
@@ -267,22 +269,13 @@ fn family_options(family: Family, cache: &Cache) -> Options {
         | Family::TxByHash
         | Family::TxByContract => {
             table.set_block_size(INDEX_BLOCK_BYTES);
-            options.set_compression_type(DBCompressionType::Zstd);
+            options.set_compression_type(DBCompressionType::Lz4);
+            options.set_bottommost_compression_type(DBCompressionType::Zstd);
             options.set_write_buffer_size(16 << 20);
         }
     }
     options.set_block_based_table_factory(&table);
     options
-}
-
-/// Records are small against the window of zstd; a dictionary per file gives each block the
-/// neighbours that it does not hold itself.
-fn zstd_with_dictionary(options: &mut Options) {
-    const DEFAULT_WINDOW: i32 = -14;
-    const LEVEL: i32 = 3;
-    options.set_compression_type(DBCompressionType::Zstd);
-    options.set_compression_options(DEFAULT_WINDOW, LEVEL, 0, DICTIONARY_BYTES);
-    options.set_zstd_max_train_bytes(DICTIONARY_SAMPLE_BYTES);
 }
 
 impl From<rocksdb::Error> for StoreError {

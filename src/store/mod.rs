@@ -5,6 +5,7 @@ mod block;
 mod block_cache;
 mod bytes;
 mod columns;
+mod compression;
 mod coverage;
 mod database;
 mod error;

@@ -8,6 +8,7 @@ use super::columns::{
     LedgerKey, TopicBlockKey, TopicTag, TransactionKey,
 };
 use super::database::{Batch, Snapshot, corrupt};
+use super::compression::{self, Content};
 use super::lookup::{HashEntry, HashRole};
 use super::query::TransactionPosition;
 use super::{Store, StoreError, TOTALS_ROW, transaction_record};
@@ -126,7 +127,8 @@ impl Store {
                 let Some((key, bytes)) = rows.item() else { break };
                 let damaged = |e| corrupt(Family::Events, key)(e);
                 let id = BlockKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
-                let block = Block::open(id, bytes).map_err(damaged)?;
+                let bytes = compression::decompress(Content::Events, bytes)?;
+                let block = Block::open(id, &bytes).map_err(damaged)?;
                 if id >= run.end_event || block.ledger() >= keep_from {
                     break;
                 }
@@ -185,8 +187,9 @@ fn prune_transactions(
         if position.ledger >= keep_from {
             break;
         }
+        let bytes = compression::decompress(Content::Transaction, bytes)?;
         let record =
-            transaction_record::decode(position, bytes, &mut contracts).map_err(damaged)?;
+            transaction_record::decode(position, &bytes, &mut contracts).map_err(damaged)?;
         for id in record.contracts {
             let contract = ContractTag::from(id);
             let row = ContractTransactionKey { contract, position };
@@ -229,7 +232,8 @@ fn has_stored_events(
     };
     let damaged = |e| corrupt(Family::Events, key)(e);
     let id = BlockKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
-    Ok(Block::open(id, bytes).map_err(damaged)?.ledger() == position.ledger)
+    let bytes = compression::decompress(Content::Events, bytes)?;
+    Ok(Block::open(id, &bytes).map_err(damaged)?.ledger() == position.ledger)
 }
 
 /// Removes the rows of a transaction's outer and inner hash.

@@ -1,6 +1,7 @@
 //! Questions about smart-contract transactions, in chain order.
 
 use super::bytes::Malformed;
+use super::compression::{self, Content};
 use super::columns::{ContractTag, Family, Key, TransactionKey};
 use super::database::{Snapshot, corrupt};
 use super::events::hash_entries;
@@ -146,7 +147,8 @@ fn read(
     visit: impl FnOnce(&TransactionRecord<'_>),
 ) -> Result<(), StoreError> {
     let key = TransactionKey(position).encode();
-    let Some(bytes) = snapshot.get(Family::Transactions, key)? else { return Ok(()) };
+    let Some(compressed) = snapshot.get(Family::Transactions, key)? else { return Ok(()) };
+    let bytes = compression::decompress(Content::Transaction, &compressed)?;
     let record = transaction_record::decode(position, &bytes, contracts)
         .map_err(|malformed: Malformed| corrupt(Family::Transactions, key)(malformed))?;
     visit(&record);
