@@ -31,10 +31,10 @@ pub struct Arguments {
 }
 
 const EXAMPLES: &str = "Examples:
-  orrery demo                                       try it: no network, no file needed
+  orrery demo                                          try it: no network, no file needed
   orrery import --data-dir d --network mainnet lake/   store ledgers from files
-  orrery serve --data-dir d --listen 0.0.0.0:8484   answer questions about them
-  orrery token issue --data-dir d --sub alice       let someone ask
+  orrery token issue --data-dir d --sub alice          let someone ask about them
+  orrery serve --data-dir d --listen 0.0.0.0:8484      answer
 
 Exit codes: 0 done; 1 refused or failed; 2 wrong usage; 75 the data directory is in use.";
 

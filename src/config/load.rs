@@ -12,6 +12,8 @@ use super::{Config, ConfigError, check_together, expectation};
 
 /// Beginning of every environment variable that is a setting.
 const ENVIRONMENT_PREFIX: &str = "ORRERY_";
+/// Names the configuration file; the command line reads it.
+const FILE_VARIABLE: &str = "ORRERY_CONFIG";
 /// Variables of this prefix steer the project's tests and mean nothing to the program.
 const TEST_PREFIX: &str = "ORRERY_TEST_";
 
@@ -209,7 +211,7 @@ fn wrong_value(key: &str, value: String, origin: Origin) -> ConfigError {
 }
 
 fn is_setting(name: &str) -> bool {
-    name.starts_with(ENVIRONMENT_PREFIX) && !name.starts_with(TEST_PREFIX)
+    name.starts_with(ENVIRONMENT_PREFIX) && !name.starts_with(TEST_PREFIX) && name != FILE_VARIABLE
 }
 
 fn variable_of_key(key: &str) -> String {

@@ -1,0 +1,531 @@
+//! The built binary from outside: every verb, what it prints and how it ends.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use orrery::domain::Network;
+use orrery::store::Store;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Far more than anything here takes; a condition that never comes true ends the test.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn orrery(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
+    command.current_dir(directory);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("ORRERY_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+struct Ran {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ran {
+    fn json(&self) -> Value {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+
+    /// It failed with this code, and its last word is one sentence with all of `parts`.
+    fn refuses(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
+        assert_eq!(self.stdout, "");
+        let sentence = self.stderr.lines().last().unwrap();
+        assert!(sentence.starts_with("orrery: "), "{}", self.stderr);
+        for part in parts {
+            assert!(sentence.contains(part), "'{part}' is not in: {sentence}");
+        }
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap_or(-1);
+        Self { code, stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+fn run(directory: &Path, arguments: &[&str]) -> Ran {
+    orrery(directory).args(arguments).output().unwrap().into()
+}
+
+fn ledgers() -> Option<PathBuf> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data");
+    let root = std::env::var_os("ORRERY_TEST_DATA").map_or_else(|| beside.into(), PathBuf::from);
+    let ledgers = root.join("ledgers");
+    if ledgers.is_dir() {
+        return Some(ledgers);
+    }
+    println!("skipped: there are no real ledgers in {}", ledgers.display());
+    None
+}
+
+fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = attempt() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what} did not come true");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// A service that was started for one test and ends with it.
+struct Service {
+    child: Child,
+    address: String,
+}
+
+impl Service {
+    fn start(directory: &Path, arguments: &[&str]) -> Self {
+        let mut child = orrery(directory)
+            .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = loop {
+            let line = lines.next().expect("it says where it listens").unwrap();
+            let line: Value = serde_json::from_str(&line).expect(&line);
+            if line["message"] == "listening" {
+                break line["address"].as_str().unwrap().to_owned();
+            }
+        };
+        // Keeps the pipe from filling up.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address }
+    }
+
+    fn get(&self, path: &str, token: Option<&str>) -> (u16, Value) {
+        let mut request =
+            reqwest::blocking::Client::new().get(format!("http://{}{path}", self.address));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.send().unwrap();
+        let status = answer.status().as_u16();
+        (status, answer.json().unwrap())
+    }
+
+    fn stop(mut self, name: &str) -> Option<i32> {
+        signal(&self.child, name);
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    let directory = tempfile::tempdir().unwrap();
+    for arguments in [
+        &[][..],
+        &["fly"],
+        &["import"],
+        &["serve", "--listen", "here"],
+        &["token", "issue"],
+        &["token", "issue", "--sub", "a", "--plan", "gold"],
+        &["token", "issue", "--sub", "a", "--trial", "--days", "3"],
+        &["token", "issue", "--sub", "a", "--scope", "all"],
+        &["config"],
+    ] {
+        let ran = run(directory.path(), arguments);
+        assert_eq!(ran.code, 2, "{arguments:?}");
+        assert_eq!(ran.stdout, "", "{arguments:?}");
+        assert!(ran.stderr.contains("Usage:"), "{arguments:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn every_verb_explains_itself_with_an_example() {
+    let directory = tempfile::tempdir().unwrap();
+    for verb in [
+        &[][..],
+        &["serve"],
+        &["demo"],
+        &["import"],
+        &["token"],
+        &["token", "issue"],
+        &["token", "list"],
+        &["token", "revoke"],
+        &["status"],
+        &["config"],
+        &["config", "check"],
+        &["config", "print"],
+        &["version"],
+    ] {
+        let ran = run(directory.path(), &[verb, &["--help"]].concat());
+        assert_eq!(ran.code, 0);
+        assert!(ran.stdout.contains("Example"), "{verb:?}: {}", ran.stdout);
+    }
+    let version = run(directory.path(), &["version"]);
+    assert_eq!(version.stdout, concat!("orrery ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn settings_are_checked_and_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    fs::write(at.join("good.toml"), "network = 'testnet'\n[limits]\nburst = 7\n").unwrap();
+    fs::write(at.join("bad.toml"), "\n[limits]\nbrust = 7\n").unwrap();
+
+    let checked = run(at, &["config", "check", "--config", "good.toml"]);
+    assert_eq!((checked.code, checked.stdout.as_str()), (0, ""));
+    run(at, &["config", "check", "--config", "bad.toml"])
+        .refuses(1, &["bad.toml, line 3", "limits.brust", "did you mean limits.burst?"]);
+    run(at, &["status", "--config", "bad.toml"]).refuses(1, &["limits.brust"]);
+    run(at, &["config", "check", "--log-level", "loud"])
+        .refuses(1, &["--log-level: log.level cannot be \"loud\": give error, warn, info"]);
+
+    let with = |name: &str, value: &str, verb: &str| -> Ran {
+        orrery(at).args(["config", verb]).env(name, value).output().unwrap().into()
+    };
+    with("ORRERY_LIMITS_BRUST", "1", "check")
+        .refuses(1, &["there is no setting ORRERY_LIMITS_BRUST", "ORRERY_LIMITS_BURST"]);
+    let printed = with("ORRERY_CONFIG", "good.toml", "print").stdout;
+    assert!(printed.contains("burst = 7"), "{printed}");
+    assert!(printed.contains("# good.toml, line 3"), "{printed}");
+    let printed = with("ORRERY_DATA_DIR", "elsewhere", "print").stdout;
+    assert!(printed.contains("# environment variable ORRERY_DATA_DIR"), "{printed}");
+}
+
+#[test]
+fn importing_twice_stores_once() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let lake = data.join("lake-pubnet");
+    let import = ["import", "--json", "--data-dir", "d", lake.to_str().unwrap()];
+
+    // The lake's manifest names the network of a new directory.
+    let first = run(directory.path(), &import).json();
+    assert_eq!((first["new"].as_u64(), first["already_stored"].as_u64()), (Some(12), Some(0)));
+    assert_eq!((first["events"].as_u64(), first["transactions"].as_u64()), (Some(123), Some(289)));
+    let again = run(directory.path(), &import).json();
+    assert_eq!((again["new"].as_u64(), again["already_stored"].as_u64()), (Some(0), Some(12)));
+    assert_eq!(again["events"].as_u64(), Some(0));
+
+    let status = run(directory.path(), &["status", "--data-dir", "d"]).json();
+    assert_eq!(status["network"], "mainnet");
+    assert_eq!(status["running"], false);
+    assert_eq!(status["ranges"], serde_json::json!([[63_092_982, 63_092_993]]));
+    assert_eq!(status["events"], 123);
+    assert_eq!(status["transactions"], 289);
+    assert_eq!(status["latest_close_time"], 1_781_828_514);
+}
+
+#[test]
+fn other_networks_are_refused_by_name() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let lake = data.join("lake-pubnet");
+    let ledger = data.join("pubnet/ledger-63092982.xdr.gz");
+    let (lake, ledger) = (lake.to_str().unwrap(), ledger.to_str().unwrap());
+    let testnet = ["import", "--data-dir", "t", "--network", "testnet"];
+
+    run(at, &["import", "--data-dir", "t", ledger]).refuses(1, &["name the network"]);
+    run(at, &[&testnet[..], &[lake]].concat())
+        .refuses(1, &[".config.json", "of the network mainnet, not of testnet"]);
+    run(at, &[&testnet[..], &[ledger]].concat())
+        .refuses(1, &["ledger-63092982.xdr.gz holds a ledger of mainnet", "holds testnet"]);
+    run(at, &["import", "--data-dir", "t", "--network", "mainnet", ledger])
+        .refuses(1, &["the data directory t holds testnet, not mainnet"]);
+    run(at, &["status", "--data-dir", "nowhere"]).refuses(1, &["nowhere holds nothing yet"]);
+    assert!(!at.join("nowhere").exists(), "asking creates nothing");
+    let status = run(at, &["status", "--data-dir", "t"]).json();
+    assert_eq!(status["ranges"], serde_json::json!([]));
+}
+
+/// Three files: a good ledger, one that is cut off, and another good one.
+fn damaged(data: &Path) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let read = |name: &str| fs::read(data.join("testnet").join(name)).unwrap();
+    let (first, second) = (read("ledger-10.xdr.zst"), read("ledger-36234.xdr.zst"));
+    fs::write(directory.path().join("1.xdr.zst"), &first).unwrap();
+    fs::write(directory.path().join("2.xdr.zst"), &second[..second.len() / 2]).unwrap();
+    fs::write(directory.path().join("3.xdr.zst"), read("ledger-11.xdr.zst")).unwrap();
+    directory
+}
+
+#[test]
+fn a_bad_file_is_named_and_what_came_before_it_stays() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let files = damaged(&data);
+    let import = ["import", "--data-dir", "d", "--network", "testnet"];
+    let path = files.path().to_str().unwrap();
+    run(at, &[&import[..], &[path]].concat())
+        .refuses(1, &["2.xdr.zst", "cut off", "the ledger before it is stored"]);
+    let status = run(at, &["status", "--data-dir", "d"]).json();
+    assert_eq!(status["ranges"], serde_json::json!([[10, 10]]));
+
+    fs::write(at.join("notes.txt"), "not a ledger at all").unwrap();
+    run(at, &[&import[..], &["notes.txt"]].concat()).refuses(1, &["notes.txt", "holds no ledgers"]);
+    run(at, &[&import[..], &["missing.xdr"]].concat()).refuses(1, &["cannot read missing.xdr"]);
+    // A flipped byte in a header: it decodes, but its hash does not fit.
+    let mut ledger = zstd::decode_all(&*fs::read(files.path().join("3.xdr.zst")).unwrap()).unwrap();
+    ledger[60] ^= 1;
+    fs::write(at.join("flipped.xdr"), ledger).unwrap();
+    run(at, &[&import[..], &["flipped.xdr"]].concat()).refuses(1, &["flipped.xdr", "hash"]);
+}
+
+#[test]
+fn an_import_that_was_killed_goes_on() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let bundle = data.join("synthetic/horizon-load-test-ledgers-v28.xdr.zstd");
+    let import = ["import", "--json", "--network", "Apply Load", "--data-dir", "d"];
+    let mut first =
+        orrery(directory.path()).args(import).arg(&bundle).stdout(Stdio::null()).spawn().unwrap();
+    until("the import has begun", || directory.path().join("d/raw/CURRENT").exists().then_some(()));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let second = run(directory.path(), &[&import[..], &[bundle.to_str().unwrap()]].concat()).json();
+    let sum = |name: &str| second[name].as_u64().unwrap();
+    assert_eq!(sum("new") + sum("already_stored"), 30);
+    let status = run(directory.path(), &["status", "--data-dir", "d"]).json();
+    assert_eq!(status["ranges"], serde_json::json!([[10_048, 10_077]]));
+    assert_eq!(status["events"], 72_300);
+}
+
+#[test]
+fn a_directory_in_use_exits_with_75() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    fs::write(at.join("some.xdr"), [0; 16]).unwrap();
+    let store = Store::open(&at.join("d"), Some(&Network::from_name_or_passphrase("testnet")));
+    for arguments in [
+        &["serve", "--data-dir", "d", "--listen", "127.0.0.1:0"][..],
+        &["import", "--data-dir", "d", "some.xdr"],
+        &["status", "--data-dir", "d"],
+        &["token", "list", "--data-dir", "d"],
+        &["demo", "--data-dir", "d", "--listen", "127.0.0.1:0"],
+    ] {
+        run(at, arguments).refuses(75, &["the data directory d is in use"]);
+    }
+    drop(store);
+    let service = Service::start(at, &["--data-dir", "d"]);
+    run(at, &["serve", "--data-dir", "d", "--listen", "127.0.0.1:0"]).refuses(75, &["in use"]);
+    assert_eq!(service.stop("-INT"), Some(0));
+    assert!(!at.join("d/control.sock").exists());
+}
+
+#[test]
+fn imports_go_through_a_running_service() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let service = Service::start(at, &["--data-dir", "d", "--network", "mainnet"]);
+    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "a"]).stdout;
+    let token = token.trim();
+    assert_eq!(service.get("/rest/events/by-ledger", Some(token)), (200, serde_json::json!([])));
+
+    let lake = data.join("lake-pubnet");
+    let import = ["import", "--json", "--data-dir", "d", lake.to_str().unwrap()];
+    let imported = run(at, &import).json();
+    assert_eq!((imported["new"].as_u64(), imported["events"].as_u64()), (Some(12), Some(123)));
+    assert_eq!(run(at, &import).json()["already_stored"].as_u64(), Some(12));
+    let (status, events) = service.get("/rest/events/by-ledger?limit=1000", Some(token));
+    assert_eq!((status, events.as_array().unwrap().len()), (200, 123));
+
+    let asked = run(at, &["status", "--data-dir", "d"]).json();
+    assert_eq!(asked["running"], true);
+    assert_eq!(asked["listen"], service.address);
+    assert_eq!(asked["ranges"], serde_json::json!([[63_092_982, 63_092_993]]));
+
+    let testnet = data.join("testnet/ledger-36234.xdr.zst");
+    run(at, &["import", "--data-dir", "d", testnet.to_str().unwrap()])
+        .refuses(1, &["ledger-36234.xdr.zst holds a ledger of testnet", "holds mainnet"]);
+    run(at, &["import", "--data-dir", "d", "--network", "testnet", testnet.to_str().unwrap()])
+        .refuses(1, &["holds mainnet, not testnet"]);
+    let ledger = fs::read(data.join("pubnet/ledger-57500008.xdr.gz")).unwrap();
+    fs::create_dir(at.join("files")).unwrap();
+    fs::write(at.join("files/1.xdr.gz"), &ledger).unwrap();
+    fs::write(at.join("files/2.xdr.gz"), &ledger[..ledger.len() / 2]).unwrap();
+    run(at, &["import", "--data-dir", "d", "files"])
+        .refuses(1, &["files/2.xdr.gz", "cut off", "the ledger before it is stored"]);
+    let asked = run(at, &["status", "--data-dir", "d"]).json();
+    assert_eq!(asked["ranges"][0], serde_json::json!([57_500_008, 57_500_008]));
+    assert_eq!(service.stop("-TERM"), Some(0));
+}
+
+#[test]
+fn tokens_live_and_die_while_the_service_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    // Before the first start, too.
+    let issue = ["token", "issue", "--data-dir", "d", "--network", "testnet", "--sub"];
+    let early = run(at, &[&issue[..], &["early"]].concat()).stdout;
+    let service = Service::start(at, &["--data-dir", "d"]);
+    let route = "/rest/events/by-ledger";
+    assert_eq!(service.get(route, Some(early.trim())).0, 200);
+    assert_eq!(service.get(route, None).0, 401);
+
+    let late = run(at, &["token", "issue", "--data-dir", "d", "--sub", "late", "--trial"]).stdout;
+    assert_eq!(late.lines().count(), 1);
+    assert_eq!(service.get(route, Some(late.trim())).0, 200);
+    let listed = run(at, &["token", "list", "--data-dir", "d"]).stdout;
+    let listed: Vec<Value> =
+        listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(listed.len(), 2);
+    assert_eq!((&listed[1]["sub"], &listed[1]["plan"]), (&"late".into(), &"builder".into()));
+
+    let jti = listed[1]["jti"].as_str().unwrap();
+    assert_eq!(run(at, &["token", "revoke", "--data-dir", "d", jti]).code, 0);
+    assert_eq!(service.get(route, Some(late.trim())).0, 401);
+    assert_eq!(service.get(route, Some(early.trim())).0, 200);
+    let again = run(at, &["token", "revoke", "--data-dir", "d", jti]).stdout;
+    assert!(again.contains("was revoked before"), "{again}");
+}
+
+#[test]
+fn a_port_in_use_is_one_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    run(directory.path(), &["serve", "--network", "testnet", "--listen", &address])
+        .refuses(1, &[&format!("cannot listen on {address}"), "--listen"]);
+    run(directory.path(), &["serve", "--listen", "127.0.0.1:0", "--data-dir", "new"])
+        .refuses(1, &["name the network", "--network testnet"]);
+}
+
+#[test]
+fn serves_metrics_with_the_steps_of_ingestion() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let service = Service::start(directory.path(), &["--data-dir", "d", "--network", "mainnet"]);
+    let lake = data.join("lake-pubnet");
+    run(directory.path(), &["import", "--data-dir", "d", lake.to_str().unwrap()]);
+    assert_eq!(service.get("/rest/health", None).0, 200);
+    let text = reqwest::blocking::get(format!("http://{}/metrics", service.address)).unwrap();
+    let text = text.text().unwrap();
+    for line in [
+        "orrery_ledgers_total 12",
+        "orrery_events_total 123",
+        "orrery_latest_ledger 63092993",
+        "orrery_step_seconds_count{step=\"decode\"} 12",
+        "orrery_step_seconds_count{step=\"commit\"} 12",
+        "orrery_http_requests_total{route=\"/rest/health\",status=\"200\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn follows_a_lake_as_it_grows() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let partition = "FC3E15FF--63040000-63103999";
+    let original = data.join("lake-pubnet");
+    let mut names: Vec<_> = fs::read_dir(original.join(partition))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    // Inverted names: the oldest ledger is the last.
+    names.sort_by(|left, right| right.cmp(left));
+    fs::create_dir_all(at.join("lake").join(partition)).unwrap();
+    fs::copy(original.join(".config.json"), at.join("lake/.config.json")).unwrap();
+    let add = |name: &String| {
+        let target = at.join("lake").join(partition).join(name);
+        let unfinished = at.join("unfinished");
+        fs::copy(original.join(partition).join(name), &unfinished).unwrap();
+        fs::rename(unfinished, target).unwrap();
+    };
+    names[..5].iter().for_each(add);
+    let config = "network = 'mainnet'\ndata_dir = 'd'\n[source]\nkind = 'lake'\npath = 'lake'\n";
+    fs::write(at.join("orrery.toml"), config).unwrap();
+    let service = Service::start(at, &["--config", "orrery.toml"]);
+    let reached = |ledger: u64| {
+        until(&format!("ledger {ledger} is stored"), || {
+            let (_, health) = service.get("/rest/health", None);
+            (health["service_latest_ledger"].as_u64() == Some(ledger)).then_some(health)
+        })
+    };
+    reached(63_092_986);
+    // Not the next one: nothing is written beyond the gap.
+    add(&names[6]);
+    add(&names[5]);
+    reached(63_092_988);
+    names[7..].iter().for_each(add);
+    let health = reached(63_092_993);
+    assert_eq!(health["service"], "up");
+    assert_eq!(health["network_latest_ledger"], 63_092_993);
+    assert_eq!(service.stop("-TERM"), Some(0));
+
+    let other = "network = 'testnet'\ndata_dir = 't'\n[source]\nkind = 'lake'\npath = 'lake'\n";
+    fs::write(at.join("other.toml"), other).unwrap();
+    run(at, &["serve", "--config", "other.toml", "--listen", "127.0.0.1:0"])
+        .refuses(1, &["of the network mainnet, not of testnet"]);
+}
+
+#[test]
+fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut latest = 0;
+    for round in 0..2 {
+        let mut demo = orrery(directory.path())
+            .args(["demo", "--listen", "127.0.0.1:0", "--data-dir", "d"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let commands: Vec<String> =
+            lines.filter(|line| line.starts_with("curl ")).take(3).collect();
+        assert_eq!(commands.len(), 3);
+        for command in &commands {
+            let answer = pasted(command);
+            let rows = answer.as_array().map_or(1, Vec::len);
+            assert!(rows > 0, "{command} finds nothing");
+        }
+        let health = pasted(&commands[0]);
+        assert_eq!(health["service"], "up");
+        let now = health["service_latest_ledger"].as_u64().unwrap();
+        assert!(now >= latest, "round {round}: {now} after {latest}");
+        latest = until("the next ledger comes", || {
+            pasted(&commands[0])["service_latest_ledger"].as_u64().filter(|next| *next > now)
+        });
+        signal(&demo, "-INT");
+        assert_eq!(demo.wait().unwrap().code(), Some(0));
+    }
+}
+
+/// What a shell says to a line of the demo.
+fn pasted(command: &str) -> Value {
+    let mut shell = Command::new("sh")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    writeln!(shell.stdin.take().unwrap(), "{command}").unwrap();
+    let output = shell.wait_with_output().unwrap();
+    assert!(output.status.success(), "{command}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
