@@ -77,7 +77,10 @@ pub enum ApiError {
     /// A handler panicked. The operator reads where in the log.
     #[error("the service failed on this request: give the operator the request id")]
     Panic,
-    /// The API description of this build is broken, or the runtime does not fit. Never at run time.
+    /// The listening socket is not usable.
+    #[error("the API's listening socket failed: {0}")]
+    Listener(std::io::Error),
+    /// The API description of this build is broken, or the system refuses threads.
     #[error("the API cannot start: {0}")]
     Start(String),
 }
@@ -113,7 +116,9 @@ impl ApiError {
             Self::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Self::NotReady(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
             Self::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
-            Self::Panic | Self::Start(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            Self::Panic | Self::Listener(_) | Self::Start(_) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "internal")
+            }
         }
     }
 

@@ -67,6 +67,11 @@ impl Gate {
         Self { deps, limits, readers }
     }
 
+    /// Where requests read the store.
+    pub(super) fn readers(&self) -> &Readers {
+        &self.readers
+    }
+
     /// Answers a request.
     pub(super) async fn answer<B: Buf>(
         &self,

@@ -84,10 +84,13 @@ fn record<'a>(deps: &'a Deps, status: &StoreStatus) -> Record<'a> {
         version: env!("CARGO_PKG_VERSION"),
         network: deps.network.name(),
         network_passphrase: deps.network.passphrase(),
-        warning: (status.last_event_id > LAST_I32_ID).then_some(
-            "row ids have passed 2147483647: clients must read `id` as a 64-bit integer",
-        ),
+        warning: warning(status.last_event_id),
     }
+}
+
+fn warning(last_event: EventId) -> Option<&'static str> {
+    (last_event > LAST_I32_ID)
+        .then_some("row ids have passed 2147483647: clients must read `id` as a 64-bit integer")
 }
 
 fn live(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
@@ -104,4 +107,15 @@ fn ready(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
 fn json(record: &Record<'_>) -> Answer {
     // A structure of texts and numbers always serializes.
     Answer::json(serde_json::to_vec(record).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_past_i32_are_warned_of() {
+        assert_eq!(warning(EventId(2_147_483_647)), None);
+        assert!(warning(EventId(2_147_483_648)).unwrap().contains("64-bit"));
+    }
 }

@@ -62,8 +62,11 @@ pub struct Deps {
     /// Text of `/metrics`; without it the route does not exist.
     pub metrics: Option<Arc<dyn Fn() -> String + Send + Sync>>,
     /// Told of every answered request.
-    pub on_request: Option<Arc<dyn Fn(&RequestSummary) + Send + Sync>>,
+    pub on_request: Option<RequestObserver>,
 }
+
+/// Told of every answered request.
+pub type RequestObserver = Arc<dyn Fn(&RequestSummary) + Send + Sync>;
 
 /// What the operator may choose.
 #[derive(Debug, Clone)]

@@ -19,6 +19,8 @@ pub(super) struct Wire {
     /// Runs while the client's window is full.
     stalled: Option<Pin<Box<Sleep>>>,
     replacement: Option<Replacement>,
+    /// Whether a request was refused here already.
+    refused: bool,
 }
 
 /// Bytes that are written in place of what the HTTP library wanted to write.
@@ -31,7 +33,12 @@ struct Replacement {
 
 impl Wire {
     pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream, patience, stalled: None, replacement: None }
+        Self { stream, patience, stalled: None, replacement: None, refused: false }
+    }
+
+    /// Whether a request that is not HTTP has been answered.
+    pub(super) fn has_refused(&self) -> bool {
+        self.refused
     }
 
     /// Passes on the outcome of a write, unless the client has not read for too long.
@@ -92,6 +99,7 @@ impl AsyncWrite for Wire {
         {
             let stands_for = bytes.len();
             self.replacement = Some(Replacement { bytes: better, written: 0, stands_for });
+            self.refused = true;
         }
         if self.replacement.is_some() {
             return self.poll_replacement(cx);
@@ -146,7 +154,7 @@ fn json_for_bare_error(bytes: &[u8]) -> Option<Vec<u8>> {
         b"431" => whole_answer(
             "431 Request Header Fields Too Large",
             "headers_too_large",
-            "the request's headers are too many or too long: send fewer",
+            "the request's headers, or the body that they announce, are too large: send less",
         ),
         _ => whole_answer(
             "400 Bad Request",

@@ -1,5 +1,7 @@
 //! Why the bytes of a ledger are refused, in words for the operator.
 
+use std::ops::RangeInclusive;
+
 use crate::domain::{LedgerSeq, TxHash};
 
 use super::MAX_PROTOCOL;
@@ -138,11 +140,14 @@ pub enum DecodeError {
     },
 }
 
+/// Versions of `LedgerCloseMeta` that may come; a greater number is just something else.
+const NEWER_VERSIONS: RangeInclusive<u32> = 3..=99;
+
 impl DecodeError {
     /// The error for bytes that fail at `position`, with what their header can still tell.
     pub(super) fn undecodable(raw: &[u8], reason: XdrError, position: usize) -> Self {
         if let Some(version) = raw.first_chunk().copied().map(u32::from_be_bytes)
-            && version > 2
+            && NEWER_VERSIONS.contains(&version)
         {
             return Self::NewerMetadata { version };
         }

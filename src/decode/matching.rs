@@ -128,6 +128,7 @@ fn contracts_of(
     events: &[EventView<'_>],
     network: &NetworkId,
 ) -> Result<Vec<ContractId>, DecodeError> {
+    // Cannot fail: the walk has accepted these bytes.
     let mut contracts = touched_contracts(soroban, network)
         .map_err(|reason| DecodeError::undecodable(raw, reason, 0))?;
     contracts.extend(events.iter().filter_map(|event| event.contract).map(|id| ContractId(*id)));

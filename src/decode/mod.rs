@@ -3,9 +3,9 @@
 //! Two implementations give the same answer: [`decode`] walks the bytes and borrows from them,
 //! [`full`] decodes everything with `stellar-xdr`. The differential test compares them.
 //!
-//! The walk goes through the files in this order: [`ledger`] from the first byte to the last, with
-//! [`envelope`] for the transaction set and [`meta`] and [`events`] for what happened; [`xdr`] passes
-//! over everything else; [`matching`] and [`contracts`] make the view of what was found.
+//! The walk goes through the files in this order: `ledger` from the first byte to the last, with
+//! `envelope` for the transaction set and `meta` and `events` for what happened; `xdr` passes
+//! over everything else; `matching` and `contracts` make the view of what was found.
 
 mod contracts;
 mod envelope;
@@ -30,6 +30,19 @@ pub use xdr::XdrError;
 /// A newer ledger that still decodes is not refused, but is worth a warning to upgrade.
 pub const MAX_PROTOCOL: u32 = 30;
 
+/// A sentence for the operator about a ledger that decodes, but is of a protocol that this version
+/// does not know: its numbers may have come to mean something else.
+pub fn protocol_warning(header: &HeaderView<'_>) -> Option<String> {
+    let HeaderView { sequence, protocol, .. } = header;
+    (*protocol > MAX_PROTOCOL).then(|| {
+        format!(
+            "ledger {sequence} is of protocol {protocol}, and this version of Orrery is made for \
+             protocols up to {MAX_PROTOCOL}: upgrade Orrery before a ledger comes that it cannot \
+             decode"
+        )
+    })
+}
+
 /// Finds everything that consumers ask for in the bytes of one `LedgerCloseMeta`.
 ///
 /// # Errors
@@ -41,4 +54,14 @@ pub fn decode<'a>(raw: &'a [u8], network: &NetworkId) -> Result<LedgerView<'a>, 
     let walked = ledger::close_meta(&mut cursor, network)
         .map_err(|reason| DecodeError::undecodable(raw, reason, cursor.position()))?;
     matching::ledger_view(raw, walked, network)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_protocol_is_that_of_the_libraries() {
+        assert_eq!(soroban_env_host::meta::INTERFACE_VERSION.protocol, MAX_PROTOCOL);
+    }
 }

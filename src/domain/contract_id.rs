@@ -1,3 +1,5 @@
+//! Contract ids and their strkey.
+
 use std::fmt;
 use std::str::FromStr;
 

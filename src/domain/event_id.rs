@@ -1,3 +1,5 @@
+//! The two ids of an event: the row id here, and the one that Stellar RPC shows.
+
 use std::fmt;
 
 /// Row id of an event in this store: dense, from 1, in the order of ingestion.

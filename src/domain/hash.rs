@@ -1,3 +1,5 @@
+//! SHA-256 digests: of ledgers, transactions, networks.
+
 use std::fmt;
 use std::str::FromStr;
 

@@ -1,3 +1,5 @@
+//! Ledger sequence numbers and ranges of them.
+
 use std::fmt;
 
 /// Sequence number of a ledger. Genesis is 1; the first ledger that any source yields is 2.

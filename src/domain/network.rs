@@ -1,3 +1,5 @@
+//! Networks and their passphrases.
+
 use std::fmt;
 
 use sha2::{Digest, Sha256};

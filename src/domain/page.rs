@@ -1,3 +1,5 @@
+//! Which part of a list is wanted.
+
 /// Which way a list is walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {

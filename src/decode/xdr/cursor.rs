@@ -5,7 +5,7 @@ use super::Xdr;
 /// Why bytes are not the XDR of a value.
 ///
 /// One byte wide, so that a `Result` of it travels in a register; the place is
-/// [`Cursor::position`] at the time of the failure.
+/// `Cursor::position` at the time of the failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum XdrError {
     /// The input ends inside a value.

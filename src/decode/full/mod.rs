@@ -1,15 +1,19 @@
 //! The second implementation: decodes everything with `stellar-xdr` and takes out the same facts.
 //! Plain rather than fast; shares only error types with the walk, never code.
 
+mod ledger;
+
 use std::ops::Range;
 
 use sha2::{Digest, Sha256};
 use stellar_xdr as x;
 use x::{Limits, ReadXdr, WriteXdr};
 
-use crate::domain::{ContractId, Hash32, LedgerHash, LedgerSeq, NetworkId, RpcEventId, TxHash};
+use crate::domain::{ContractId, Hash32, LedgerSeq, NetworkId, RpcEventId, TxHash};
 
-use super::{DecodeError, EventType, LedgerView, MuxedAccountView, Placement};
+use super::{DecodeError, EventType, Placement};
+
+pub use ledger::{Account, Event, Ledger, Transaction};
 
 /// Why the second implementation refuses bytes.
 #[derive(Debug, thiserror::Error)]
@@ -23,62 +27,6 @@ pub enum Error {
     /// Its parts do not belong together.
     #[error(transparent)]
     Ledger(#[from] DecodeError),
-}
-
-/// A decoded ledger with all that a [`LedgerView`] tells, owned.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are those of LedgerView and HeaderView")]
-pub struct Ledger {
-    pub version: u32,
-    pub header: Vec<u8>,
-    pub hash: LedgerHash,
-    pub previous_hash: LedgerHash,
-    pub sequence: LedgerSeq,
-    pub protocol: u32,
-    pub close_time: u64,
-    pub transactions: Vec<Transaction>,
-    pub events: Vec<Event>,
-}
-
-/// A transaction; the fields are those of [`TransactionView`](super::TransactionView).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are those of TransactionView")]
-pub struct Transaction {
-    pub application_order: u32,
-    pub hash: TxHash,
-    pub inner_hash: Option<TxHash>,
-    pub successful: bool,
-    pub smart_contract: bool,
-    pub source_account: Account,
-    pub fee_account: Account,
-    pub fee_charged: i64,
-    pub envelope: Vec<u8>,
-    pub result: Vec<u8>,
-    pub meta: Vec<u8>,
-    pub contracts: Vec<ContractId>,
-    pub operation_events: Range<usize>,
-}
-
-/// An account; the fields are those of [`MuxedAccountView`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are those of MuxedAccountView")]
-pub struct Account {
-    pub ed25519: [u8; 32],
-    pub id: Option<u64>,
-}
-
-/// An event; the fields are those of [`EventView`](super::EventView).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are those of EventView")]
-pub struct Event {
-    pub transaction: usize,
-    pub placement: Placement,
-    pub contract: Option<[u8; 32]>,
-    pub event_type: EventType,
-    pub topics: Vec<Vec<u8>>,
-    pub data: Vec<u8>,
-    pub xdr: Vec<u8>,
-    pub rpc_id: RpcEventId,
 }
 
 /// Decodes one `LedgerCloseMeta` completely.
@@ -504,48 +452,4 @@ fn created(preimage: &x::ContractIdPreimage, network: &NetworkId) -> Result<Cont
         contract_id_preimage: preimage.clone(),
     });
     Ok(ContractId(Sha256::digest(encode(&preimage)?).into()))
-}
-
-impl From<&LedgerView<'_>> for Ledger {
-    /// What the view tells, in the form in which the two implementations are compared.
-    fn from(view: &LedgerView<'_>) -> Self {
-        let account =
-            |account: &MuxedAccountView<'_>| Account { ed25519: *account.ed25519, id: account.id };
-        let transactions = view.transactions.iter().map(|one| Transaction {
-            application_order: one.application_order,
-            hash: one.hash,
-            inner_hash: one.inner_hash,
-            successful: one.successful,
-            smart_contract: one.smart_contract,
-            source_account: account(&one.source_account),
-            fee_account: account(&one.fee_account),
-            fee_charged: one.fee_charged,
-            envelope: one.envelope.to_vec(),
-            result: one.result.to_vec(),
-            meta: one.meta.to_vec(),
-            contracts: one.contracts.clone(),
-            operation_events: one.operation_events.clone(),
-        });
-        let events = view.events.iter().map(|event| Event {
-            transaction: event.transaction,
-            placement: event.placement,
-            contract: event.contract.copied(),
-            event_type: event.event_type,
-            topics: view.topics(event).iter().map(|topic| topic.to_vec()).collect(),
-            data: event.data.to_vec(),
-            xdr: event.xdr.to_vec(),
-            rpc_id: event.rpc_id,
-        });
-        Self {
-            version: view.version,
-            header: view.header.xdr.to_vec(),
-            hash: view.header.hash,
-            previous_hash: view.header.previous_hash,
-            sequence: view.header.sequence,
-            protocol: view.header.protocol,
-            close_time: view.header.close_time,
-            transactions: transactions.collect(),
-            events: events.collect(),
-        }
-    }
 }

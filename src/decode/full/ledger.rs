@@ -1,0 +1,106 @@
+//! What both implementations tell of a ledger, owned, so that it can be compared and kept.
+
+use std::ops::Range;
+
+use crate::decode::{EventType, LedgerView, MuxedAccountView, Placement};
+use crate::domain::{ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
+
+/// A decoded ledger with all that a [`LedgerView`] tells, owned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of LedgerView and HeaderView")]
+pub struct Ledger {
+    pub version: u32,
+    pub header: Vec<u8>,
+    pub hash: LedgerHash,
+    pub previous_hash: LedgerHash,
+    pub sequence: LedgerSeq,
+    pub protocol: u32,
+    pub close_time: u64,
+    pub transactions: Vec<Transaction>,
+    pub events: Vec<Event>,
+}
+
+/// A transaction; the fields are those of [`TransactionView`](crate::decode::TransactionView).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of TransactionView")]
+pub struct Transaction {
+    pub application_order: u32,
+    pub hash: TxHash,
+    pub inner_hash: Option<TxHash>,
+    pub successful: bool,
+    pub smart_contract: bool,
+    pub source_account: Account,
+    pub fee_account: Account,
+    pub fee_charged: i64,
+    pub envelope: Vec<u8>,
+    pub result: Vec<u8>,
+    pub meta: Vec<u8>,
+    pub contracts: Vec<ContractId>,
+    pub operation_events: Range<usize>,
+}
+
+/// An account; the fields are those of [`MuxedAccountView`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of MuxedAccountView")]
+pub struct Account {
+    pub ed25519: [u8; 32],
+    pub id: Option<u64>,
+}
+
+/// An event; the fields are those of [`EventView`](crate::decode::EventView).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are those of EventView")]
+pub struct Event {
+    pub transaction: usize,
+    pub placement: Placement,
+    pub contract: Option<[u8; 32]>,
+    pub event_type: EventType,
+    pub topics: Vec<Vec<u8>>,
+    pub data: Vec<u8>,
+    pub xdr: Vec<u8>,
+    pub rpc_id: RpcEventId,
+}
+
+impl From<&LedgerView<'_>> for Ledger {
+    /// What the view tells, in the form in which the two implementations are compared.
+    fn from(view: &LedgerView<'_>) -> Self {
+        let account =
+            |account: &MuxedAccountView<'_>| Account { ed25519: *account.ed25519, id: account.id };
+        let transactions = view.transactions.iter().map(|one| Transaction {
+            application_order: one.application_order,
+            hash: one.hash,
+            inner_hash: one.inner_hash,
+            successful: one.successful,
+            smart_contract: one.smart_contract,
+            source_account: account(&one.source_account),
+            fee_account: account(&one.fee_account),
+            fee_charged: one.fee_charged,
+            envelope: one.envelope.to_vec(),
+            result: one.result.to_vec(),
+            meta: one.meta.to_vec(),
+            contracts: one.contracts.clone(),
+            operation_events: one.operation_events.clone(),
+        });
+        let events = view.events.iter().map(|event| Event {
+            transaction: event.transaction,
+            placement: event.placement,
+            contract: event.contract.copied(),
+            event_type: event.event_type,
+            topics: view.topics(event).iter().map(|topic| topic.to_vec()).collect(),
+            data: event.data.to_vec(),
+            xdr: event.xdr.to_vec(),
+            rpc_id: event.rpc_id,
+        });
+        Self {
+            version: view.version,
+            header: view.header.xdr.to_vec(),
+            hash: view.header.hash,
+            previous_hash: view.header.previous_hash,
+            sequence: view.header.sequence,
+            protocol: view.header.protocol,
+            close_time: view.header.close_time,
+            transactions: transactions.collect(),
+            events: events.collect(),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The built program, as a user runs it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+/// The program, untouched by the settings of whoever runs the tests.
+pub fn orrery() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("ORRERY_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// A running `orrery serve --no-source`; it is killed when this is dropped.
+pub struct Service {
+    child: Child,
+    base: String,
+    token: String,
+    client: reqwest::blocking::Client,
+}
+
+impl Service {
+    /// Serves a data directory on a free port, without rate limits.
+    pub fn start(directory: &Path) -> Self {
+        let token = orrery()
+            .args(["token", "issue", "--sub", "tests", "--data-dir"])
+            .arg(directory)
+            .output()
+            .unwrap();
+        assert!(token.status.success(), "{}", String::from_utf8_lossy(&token.stderr));
+        let mut child = orrery()
+            .env("ORRERY_LIMITS_REQUESTS_PER_SECOND", "0")
+            .args(["serve", "--no-source", "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .arg("--data-dir")
+            .arg(directory)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let base = format!("http://{}", listening_address(&mut child));
+        Self {
+            child,
+            base,
+            token: String::from_utf8(token.stdout).unwrap().trim().to_owned(),
+            client: reqwest::blocking::Client::new(),
+        }
+    }
+
+    /// The JSON array at a path.
+    pub fn rows(&self, path: &str) -> Vec<Value> {
+        let answer = self
+            .client
+            .get(format!("{}{path}", self.base))
+            .bearer_auth(&self.token)
+            .send()
+            .unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        answer.json().unwrap()
+    }
+
+    /// All rows of a route of events, page by page.
+    pub fn walk(&self, path: &str) -> Vec<Value> {
+        let mut all = self.rows(path);
+        loop {
+            let Some(last) = all.last() else { return all };
+            let page = self.rows(&format!("{path}&cursor={}", last["id"]));
+            if page.is_empty() {
+                return all;
+            }
+            all.extend(page);
+        }
+    }
+}
+
+/// Reads the log up to the line that tells the address, and goes on reading so that the log never
+/// fills its pipe.
+fn listening_address(child: &mut Child) -> String {
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut seen = Vec::new();
+    while let Some(Ok(line)) = lines.next() {
+        let entry: Value = serde_json::from_str(&line).unwrap_or_default();
+        let fields = if entry["fields"].is_object() { &entry["fields"] } else { &entry };
+        if fields["message"] == "listening" {
+            let address = fields["address"].as_str().unwrap().to_owned();
+            std::thread::spawn(move || lines.for_each(drop));
+            return address;
+        }
+        seen.push(line);
+    }
+    panic!("the service ended before it listened: {seen:?}");
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

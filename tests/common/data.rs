@@ -1,0 +1,22 @@
+//! Where the real ledgers are.
+
+use std::path::{Path, PathBuf};
+
+/// The folder of test data: `$ORRERY_TEST_DATA`, else `shared/data` beside the project.
+pub fn folder() -> Option<PathBuf> {
+    let folder = match std::env::var_os("ORRERY_TEST_DATA") {
+        Some(folder) => PathBuf::from(folder),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
+    };
+    folder.join("ledgers").is_dir().then_some(folder)
+}
+
+/// Whether the data is absent; says so, because a test that is skipped must not look like one that
+/// ran.
+pub fn missing() -> bool {
+    let missing = folder().is_none();
+    if missing {
+        eprintln!("skipped: no real ledgers (set ORRERY_TEST_DATA to the folder that holds them)");
+    }
+    missing
+}

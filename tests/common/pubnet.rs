@@ -1,0 +1,160 @@
+//! Twelve consecutive ledgers of the public network, read and stored as an import would, and a model
+//! of what the API must say about them, built from the full decoding.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::GzDecoder;
+use orrery::decode::full::{self, Account};
+use orrery::decode::{EventType, MuxedAccountView, Placement, decode};
+use orrery::domain::{ContractId, Network};
+use orrery::store::{Durability, IndexOptions, PreparedLedger};
+use serde_json::{Value, json};
+
+use super::server::TempStore;
+
+/// First and last of the ledgers.
+pub const FIRST: u32 = 63_092_982;
+pub const LAST: u32 = 63_092_993;
+
+/// The public network.
+pub fn network() -> Network {
+    Network::from_name_or_passphrase("mainnet")
+}
+
+/// Raw `LedgerCloseMeta`s in order, or `None`, with a word why, when they are not at hand.
+pub fn ledgers() -> Option<Vec<Vec<u8>>> {
+    let data = std::env::var_os("ORRERY_TEST_DATA").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
+        PathBuf::from,
+    );
+    let folder = data.join("ledgers/pubnet");
+    if !folder.is_dir() {
+        eprintln!("skipped: {} has no ledgers; set ORRERY_TEST_DATA", folder.display());
+        return None;
+    }
+    let read = |sequence| {
+        let file = File::open(folder.join(format!("ledger-{sequence}.xdr.gz"))).unwrap();
+        let mut xdr = Vec::new();
+        GzDecoder::new(file).read_to_end(&mut xdr).unwrap();
+        xdr
+    };
+    Some((FIRST..=LAST).map(read).collect())
+}
+
+/// A store with these ledgers.
+pub fn store(ledgers: &[Vec<u8>]) -> TempStore {
+    let store = TempStore::new(&network());
+    for raw in ledgers {
+        let view = decode(raw, network().id()).unwrap();
+        let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
+        store.store.commit(prepared, Durability::Deferred).unwrap();
+    }
+    store.store.flush().unwrap();
+    store
+}
+
+/// Everything the API may say about the ledgers, as JSON records in ascending order.
+pub struct Model {
+    pub events: Vec<Value>,
+    pub transactions: Vec<Value>,
+    /// Every contract that occurs.
+    pub contracts: Vec<String>,
+}
+
+impl Model {
+    /// Decodes the ledgers a second time, completely, and writes the records down field by field.
+    pub fn of(ledgers: &[Vec<u8>]) -> Self {
+        let mut model =
+            Self { events: Vec::new(), transactions: Vec::new(), contracts: Vec::new() };
+        for raw in ledgers {
+            model.add(&full::decode(raw, network().id()).unwrap());
+        }
+        for transaction in &model.transactions {
+            let contracts = transaction["contracts"].as_array().unwrap();
+            model.contracts.extend(contracts.iter().map(|id| id.as_str().unwrap().to_owned()));
+        }
+        model.contracts.sort();
+        model.contracts.dedup();
+        model
+    }
+
+    fn add(&mut self, ledger: &full::Ledger) {
+        let closed_at = time::OffsetDateTime::from_unix_timestamp(ledger.close_time as i64)
+            .unwrap()
+            .format(&time::format_description::well_known::Rfc3339)
+            .unwrap();
+        let common = |application_order: u32| {
+            json!({
+                "ledger": ledger.sequence.0,
+                "ledger_closed_at": closed_at,
+                "application_order": application_order,
+            })
+        };
+        for transaction in ledger.transactions.iter().filter(|t| t.smart_contract) {
+            let mut record = common(transaction.application_order);
+            let range = transaction.operation_events.clone();
+            let events = if transaction.successful { range.len() } else { 0 };
+            merge(
+                &mut record,
+                json!({
+                    "tx": transaction.hash.to_string(),
+                    "successful": transaction.successful,
+                    "fee_bump": transaction.inner_hash.is_some(),
+                    "inner_tx": transaction.inner_hash.map(|hash| hash.to_string()),
+                    "source_account": strkey(&transaction.source_account),
+                    "fee_account": strkey(&transaction.fee_account),
+                    "fee_charged": transaction.fee_charged.to_string(),
+                    "contracts": transaction.contracts.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                    "event_count": events,
+                    "envelope_xdr": STANDARD.encode(&transaction.envelope),
+                    "result_xdr": STANDARD.encode(&transaction.result),
+                    "meta_xdr": STANDARD.encode(&transaction.meta),
+                }),
+            );
+            self.transactions.push(record);
+        }
+        for event in &ledger.events {
+            let transaction = &ledger.transactions[event.transaction];
+            let Placement::Operation { operation, event_index } = event.placement else { continue };
+            if !transaction.smart_contract || !transaction.successful {
+                continue;
+            }
+            let mut record = common(transaction.application_order);
+            let topics: Vec<_> = event.topics.iter().map(|topic| STANDARD.encode(topic)).collect();
+            merge(
+                &mut record,
+                json!({
+                    "id": self.events.len() + 1,
+                    "contract_id": event.contract.map_or(String::new(), |id| ContractId(id).to_string()),
+                    "data": STANDARD.encode(&event.data),
+                    "tx": transaction.hash.to_string(),
+                    "event_index": event_index,
+                    "type": if event.event_type == EventType::System { "system" } else { "contract" },
+                    "op_index": operation,
+                }),
+            );
+            for position in 0..10 {
+                record[format!("topic{}", position + 1)] = json!(topics.get(position));
+            }
+            self.events.push(record);
+        }
+    }
+}
+
+fn strkey(account: &Account) -> String {
+    MuxedAccountView { ed25519: &account.ed25519, id: account.id }.to_string()
+}
+
+fn merge(into: &mut Value, from: Value) {
+    let Value::Object(from) = from else { return };
+    into.as_object_mut().unwrap().extend(from);
+}
+
+/// Topics of an event record that are there.
+pub fn topics(event: &Value) -> Vec<&str> {
+    (1..=10).filter_map(|position| event[format!("topic{position}")].as_str()).collect()
+}

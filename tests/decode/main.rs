@@ -1,0 +1,48 @@
+//! Decoding: the borrowed walk against the full decode, on real ledgers, on mutated ones and on
+//! ledgers made for what real ones do not show.
+
+mod builder;
+mod fixtures;
+mod limits;
+mod made;
+mod mutations;
+
+mod real;
+mod variants;
+
+use orrery::decode::{DecodeError, decode, full};
+use orrery::domain::Network;
+
+/// What both implementations say of these bytes, once they were found to say the same.
+#[derive(Debug)]
+enum Verdict {
+    Ledger(Box<full::Ledger>),
+    /// Decodes, but its parts do not belong together.
+    Inconsistent(DecodeError),
+    /// Is not a `LedgerCloseMeta`.
+    Malformed(DecodeError),
+}
+
+/// Decodes with both implementations and fails the test, naming `case`, unless they agree.
+fn compare(raw: &[u8], network: &Network, case: &dyn std::fmt::Display) -> Verdict {
+    match (decode(raw, network.id()), full::decode(raw, network.id())) {
+        (Ok(view), Ok(ledger)) => {
+            let walked = full::Ledger::from(&view);
+            assert!(walked == ledger, "{case}: {walked:#?} is not {ledger:#?}");
+            Verdict::Ledger(Box::new(ledger))
+        }
+        (Err(error), Err(full::Error::Ledger(other))) => {
+            assert_eq!(error, other, "{case}");
+            Verdict::Inconsistent(error)
+        }
+        (
+            Err(
+                error @ (DecodeError::Malformed { .. }
+                | DecodeError::NewerProtocol { .. }
+                | DecodeError::NewerMetadata { .. }),
+            ),
+            Err(full::Error::Xdr(_) | full::Error::NotCanonical),
+        ) => Verdict::Malformed(error),
+        (walk, full) => panic!("{case}: the walk says {walk:?}, the full decode {full:?}"),
+    }
+}

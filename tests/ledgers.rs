@@ -1,0 +1,310 @@
+//! Real ledgers through the real binary: every collected file is imported, and what is stored and
+//! served is compared with the counts of the collection's index and with an independent decoding.
+
+mod common {
+    pub mod binary;
+    pub mod data;
+}
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use common::binary::{Service, orrery};
+use common::data;
+use orrery::decode::{EventType, Placement, full};
+use orrery::domain::{ContractId, Direction, LedgerSeq, Network, Page};
+use orrery::source::RawLedger;
+use orrery::source::files::LedgerFiles;
+use orrery::store::{EventQuery, Store, TopicFilter, TransactionQuery};
+use serde_json::Value;
+
+const EVERYTHING: [(&str, &str); 2] =
+    [("ORRERY_INDEX_CLASSIC_EVENTS", "true"), ("ORRERY_INDEX_FEE_EVENTS", "true")];
+
+/// Counts of one ledger as the index of the collection gives them.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Counts {
+    transactions: u64,
+    failed: u64,
+    smart_contract: u64,
+    contract_events: u64,
+    classic_events: u64,
+    fee_events: u64,
+}
+
+fn import(directory: &Path, passphrase: &str, paths: &[PathBuf]) {
+    let output = orrery()
+        .envs(EVERYTHING)
+        .args(["import", "--data-dir"])
+        .arg(directory)
+        .args(["--network", passphrase])
+        .args(paths)
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "import of {paths:?}: {message}");
+}
+
+/// What the store holds of each ledger, counted from what it gives back, not from its own counts.
+fn stored(directory: &Path) -> BTreeMap<u32, Counts> {
+    let store = Store::open(directory, None).unwrap();
+    let mut counts = BTreeMap::<u32, Counts>::new();
+    for range in store.status().ranges {
+        for sequence in range.first.0..=range.last.0 {
+            let row = store.ledger(LedgerSeq(sequence)).unwrap().unwrap();
+            counts.insert(
+                sequence,
+                Counts {
+                    transactions: row.counts.transactions.into(),
+                    failed: row.counts.failed.into(),
+                    ..Counts::default()
+                },
+            );
+        }
+    }
+    let mut smart_contract = std::collections::BTreeSet::new();
+    let query =
+        TransactionQuery { ledgers: None, contracts: Vec::new(), page: Page::first(usize::MAX) };
+    store
+        .transactions(&query, |transaction| {
+            smart_contract.insert(*transaction.tx);
+            counts.get_mut(&transaction.position.ledger.0).unwrap().smart_contract += 1;
+        })
+        .unwrap();
+    let query = EventQuery {
+        ledgers: None,
+        contracts: Vec::new(),
+        topics: TopicFilter::default(),
+        page: Page { direction: Direction::OldestFirst, ..Page::first(usize::MAX) },
+    };
+    store
+        .events(&query, |event| {
+            let counts = counts.get_mut(&event.ledger.0).unwrap();
+            match event.event_index {
+                None => counts.fee_events += 1,
+                Some(_) if smart_contract.contains(event.tx) => counts.contract_events += 1,
+                Some(_) => counts.classic_events += 1,
+            }
+        })
+        .unwrap();
+    counts
+}
+
+/// The counts that a full decoding finds.
+fn decoded(ledgers: &[RawLedger], network: &Network) -> BTreeMap<u32, Counts> {
+    let mut counts = BTreeMap::new();
+    for raw in ledgers {
+        let ledger = full::decode(&raw.xdr, network.id()).unwrap();
+        let mut found = Counts {
+            transactions: ledger.transactions.len() as u64,
+            failed: ledger.transactions.iter().filter(|t| !t.successful).count() as u64,
+            smart_contract: ledger.transactions.iter().filter(|t| t.smart_contract).count() as u64,
+            ..Counts::default()
+        };
+        for event in &ledger.events {
+            let by_contract = ledger.transactions[event.transaction].smart_contract;
+            match event.placement {
+                Placement::Operation { .. } if by_contract => found.contract_events += 1,
+                Placement::Operation { .. } => found.classic_events += 1,
+                _ => found.fee_events += 1,
+            }
+        }
+        counts.insert(ledger.sequence.0, found);
+    }
+    counts
+}
+
+fn read(path: &Path) -> Vec<RawLedger> {
+    LedgerFiles::new(&[path.to_owned()]).map(|ledger| ledger.unwrap()).collect()
+}
+
+/// The rows of the index for files that hold one ledger each: file → (sequence, counts).
+fn indexed(section: &str) -> BTreeMap<String, (u32, Counts)> {
+    let index = fs::read_to_string(data::folder().unwrap().join("ledgers/INDEX.md")).unwrap();
+    let start = index.find(&format!("\n## {section}")).unwrap() + 1;
+    let rest = &index[start..];
+    let text = &rest[..rest[3..].find("\n## ").map_or(rest.len(), |end| end + 3)];
+    let number = |cell: &str| cell.parse::<u64>().unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("| ") && line.contains(".xdr"));
+    rows.map(|line| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let (transactions, failed) = cells[6].split_once(' ').unwrap();
+        let counts = Counts {
+            transactions: number(transactions),
+            failed: number(failed.trim_matches(['(', ')'])),
+            smart_contract: number(cells[7]),
+            contract_events: number(cells[8]),
+            classic_events: number(cells[9]),
+            fee_events: number(cells[10]),
+        };
+        (cells[0].to_owned(), (number(cells[2]) as u32, counts))
+    })
+    .collect()
+}
+
+/// Imports one folder whose files hold one ledger each, and compares with the index.
+fn folder_equals_index(folder: &str, network: &str) -> usize {
+    let path = data::folder().unwrap().join("ledgers").join(folder);
+    let directory = tempfile::tempdir().unwrap();
+    import(directory.path(), network, std::slice::from_ref(&path));
+    let expected: BTreeMap<u32, Counts> = indexed(folder).into_values().collect();
+    assert!(expected.len() >= 18, "the index was read");
+    assert_eq!(stored(directory.path()), expected);
+    expected.len()
+}
+
+#[test]
+fn public_and_test_network_equal_the_index() {
+    if data::missing() {
+        return;
+    }
+    let ledgers =
+        folder_equals_index("pubnet", "mainnet") + folder_equals_index("testnet", "testnet");
+    println!("{ledgers} ledgers hold what the index says");
+}
+
+#[test]
+fn the_lake_equals_the_files_that_it_was_made_of() {
+    if data::missing() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let lake = data::folder().unwrap().join("ledgers/lake-pubnet");
+    import(directory.path(), "mainnet", &[lake]);
+    let of_files: BTreeMap<u32, Counts> = indexed("pubnet")
+        .into_values()
+        .filter(|(sequence, _)| (63_092_982..=63_092_993).contains(sequence))
+        .collect();
+    assert_eq!(of_files.len(), 12);
+    assert_eq!(stored(directory.path()), of_files);
+}
+
+/// Streams hold sections that do not chain; each goes to a directory of its own.
+#[test]
+fn streams_equal_a_full_decoding() {
+    if data::missing() {
+        return;
+    }
+    let root = data::folder().unwrap();
+    let mut streams = vec![
+        (root.join("local-network/local-vault.xdr.zst"), "local"),
+        (root.join("ledgers/synthetic/horizon-load-test-ledgers-v28.xdr.zstd"), "Apply Load"),
+        (root.join("ledgers/synthetic/galexie-load-test-ledgers-v23-standalone.xdr.zstd"), "local"),
+    ];
+    for suite in ["InvokeHostFunctionTests", "MergeTests", "TxEnvelopeTests"] {
+        let folder = fs::read_dir(root.join("ledgers/core-tests").join(suite)).unwrap();
+        streams.extend(folder.map(|entry| (entry.unwrap().path(), "(V) (;,,;) (V)")));
+    }
+    let (mut sections, mut ledgers) = (0, 0);
+    for (path, passphrase) in streams {
+        let network = Network::from_name_or_passphrase(passphrase);
+        for section in chained_sections(read(&path)) {
+            let directory = tempfile::tempdir().unwrap();
+            let file = directory.path().join("section.xdr");
+            fs::write(&file, framed(&section)).unwrap();
+            import(&directory.path().join("data"), passphrase, &[file]);
+            let found = stored(&directory.path().join("data"));
+            assert_eq!(found, decoded(&section, &network), "{}", path.display());
+            sections += 1;
+            ledgers += section.len();
+        }
+    }
+    println!("{ledgers} ledgers in {sections} sections hold what a full decoding finds");
+}
+
+fn chained_sections(ledgers: Vec<RawLedger>) -> Vec<Vec<RawLedger>> {
+    let mut sections: Vec<Vec<RawLedger>> = Vec::new();
+    for ledger in ledgers {
+        match sections.last_mut() {
+            Some(section) if section.last().unwrap().sequence < ledger.sequence => {
+                section.push(ledger);
+            }
+            _ => sections.push(vec![ledger]),
+        }
+    }
+    sections
+}
+
+fn framed(ledgers: &[RawLedger]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for ledger in ledgers {
+        stream.extend_from_slice(&(0x8000_0000 | ledger.xdr.len() as u32).to_be_bytes());
+        stream.extend_from_slice(&ledger.xdr);
+    }
+    stream
+}
+
+/// Everything of an event that a client sees, as an independent decoding has it.
+fn expected_event(ledger: &full::Ledger, event: &full::Event, id: u64) -> Value {
+    let transaction = &ledger.transactions[event.transaction];
+    let (op_index, event_index) = match event.placement {
+        Placement::Operation { operation, event_index } => (Some(operation), Some(event_index)),
+        _ => (None, None),
+    };
+    let closed_at = time::OffsetDateTime::from_unix_timestamp(ledger.close_time as i64).unwrap();
+    let mut expected = serde_json::json!({
+        "id": id,
+        "contract_id": event.contract.map_or_else(String::new, |id| ContractId(id).to_string()),
+        "data": STANDARD.encode(&event.data),
+        "tx": transaction.hash.to_string(),
+        "event_index": event_index,
+        "ledger": ledger.sequence.0,
+        "ledger_closed_at":
+            closed_at.format(&time::format_description::well_known::Rfc3339).unwrap(),
+        "type": match event.event_type {
+            EventType::Contract => "contract",
+            EventType::System => "system",
+        },
+        "application_order": transaction.application_order,
+        "op_index": op_index,
+    });
+    for number in 0..10 {
+        expected[format!("topic{}", number + 1)] =
+            event.topics.get(number).map(|topic| STANDARD.encode(topic)).into();
+    }
+    expected
+}
+
+/// The twelve consecutive public ledgers over HTTP, with all kinds of events and with the default.
+#[test]
+fn served_events_equal_a_full_decoding() {
+    if data::missing() {
+        return;
+    }
+    let lake = data::folder().unwrap().join("ledgers/lake-pubnet");
+    let network = Network::from_name_or_passphrase("mainnet");
+    let ledgers: Vec<full::Ledger> =
+        read(&lake).iter().map(|raw| full::decode(&raw.xdr, network.id()).unwrap()).collect();
+    assert_eq!(ledgers.len(), 12);
+    for all_kinds in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        if all_kinds {
+            import(directory.path(), "mainnet", std::slice::from_ref(&lake));
+        } else {
+            let data_dir = directory.path();
+            let import = orrery()
+                .args(["import", "--network", "mainnet", "--data-dir"])
+                .args([data_dir, &lake])
+                .output();
+            assert!(import.unwrap().status.success());
+        }
+        let mut expected = Vec::new();
+        for ledger in &ledgers {
+            for event in &ledger.events {
+                let default = matches!(event.placement, Placement::Operation { .. })
+                    && ledger.transactions[event.transaction].smart_contract;
+                if all_kinds || default {
+                    expected.push(expected_event(ledger, event, expected.len() as u64 + 1));
+                }
+            }
+        }
+        let service = Service::start(directory.path());
+        assert_eq!(service.walk("/rest/events/by-ledger?order=asc&limit=1000"), expected);
+        expected.reverse();
+        assert_eq!(service.walk("/rest/events/by-ledger?limit=997"), expected);
+        println!("{} events served as decoded", expected.len());
+    }
+}

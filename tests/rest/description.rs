@@ -1,0 +1,176 @@
+//! Whether `schema/openapi.yaml` is true: checked against the running server.
+
+use std::collections::BTreeSet;
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+use crate::common::pubnet::{self, Model};
+use crate::common::server::{Server, TempStore};
+
+const METHODS: [&str; 6] = ["get", "post", "put", "patch", "delete", "trace"];
+
+fn description() -> Value {
+    let yaml = include_str!("../../schema/openapi.yaml");
+    serde_json::to_value(serde_yaml_ng::from_str::<serde_yaml_ng::Value>(yaml).unwrap()).unwrap()
+}
+
+/// Follows `$ref` within the description.
+fn resolve<'a>(root: &'a Value, value: &'a Value) -> &'a Value {
+    match value["$ref"].as_str() {
+        Some(reference) => root.pointer(&reference[1..]).unwrap_or_else(|| panic!("{reference}")),
+        None => value,
+    }
+}
+
+fn validator(root: &Value, schema: &Value) -> Validator {
+    // References of the description start at its root.
+    let whole = json!({ "components": root["components"], "allOf": [schema] });
+    jsonschema::draft202012::new(&whole).unwrap()
+}
+
+/// The schema of an operation's answer with this status.
+fn answer_schema<'a>(root: &'a Value, operation: &'a Value, status: u16) -> &'a Value {
+    let responses = &operation["responses"];
+    let response = responses.get(status.to_string()).unwrap_or(&responses["default"]);
+    &resolve(root, response)["content"]["application/json"]["schema"]
+}
+
+/// A value of a path parameter that has an answer.
+fn example_path(path: &str, model: Option<&Model>) -> String {
+    let (contract, hash) = model.map_or_else(
+        || ("CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA".into(), "ab".repeat(32)),
+        |model| {
+            let event = &model.events[0];
+            let text = |field: &str| event[field].as_str().unwrap().to_owned();
+            (text("contract_id"), text("tx"))
+        },
+    );
+    path.replace("{contract_id}", &contract).replace("{tx_hex}", &hash)
+}
+
+fn example_query(name: &str, model: Option<&Model>, transactions: bool) -> String {
+    let contract = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
+    match (name, model) {
+        ("contracts", Some(model)) => model.contracts.join(","),
+        ("contracts", None) => contract.into(),
+        ("cursor", Some(model)) if transactions => {
+            model.transactions[3]["tx"].as_str().unwrap().into()
+        }
+        ("order", _) => "asc".into(),
+        ("combine", _) => "true".into(),
+        ("topics_match", _) => "all".into(),
+        (name, _) if name.starts_with("topic") => "AAAADwAAAAh0cmFuc2Zlcg==".into(),
+        _ => "3".into(),
+    }
+}
+
+#[test]
+fn the_description_is_served_as_it_is_written() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start(&store);
+    let served = server.get_public("/rest/openapi.json").json();
+    assert_eq!(served, description());
+    assert_eq!(served["openapi"], "3.1.0");
+    assert_eq!(served["info"]["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn documented_routes_answer_as_documented_and_no_others_exist() {
+    let ledgers = pubnet::ledgers();
+    let model = ledgers.as_deref().map(Model::of);
+    let store = match &ledgers {
+        Some(ledgers) => pubnet::store(ledgers),
+        None => TempStore::new(&pubnet::network()),
+    };
+    let server = Server::start(&store);
+    let root = description();
+    let mut answered = 0;
+    for (path, item) in root["paths"].as_object().unwrap() {
+        let documented: BTreeSet<_> =
+            item.as_object().unwrap().keys().map(String::as_str).collect();
+        let target = format!("/rest{}", example_path(path, model.as_ref()));
+        for method in METHODS {
+            let status = server.connect().request(&method.to_uppercase(), &target, &[]).status;
+            assert_eq!(status == 405, !documented.contains(method), "{method} {path}: {status}");
+        }
+        let operation = &item["get"];
+        let public = operation["security"] == json!([]);
+        let anonymous = server.get_public(&target);
+        assert_eq!(anonymous.status == 401, !public, "{path}");
+        let error = validator(&root, answer_schema(&root, operation, anonymous.status));
+        assert!(error.is_valid(&anonymous.json()), "{path}");
+
+        let schema = validator(&root, answer_schema(&root, operation, 200));
+        let refusal = validator(&root, answer_schema(&root, operation, 400));
+        let none = Vec::new();
+        let parameters: Vec<_> = operation["parameters"]
+            .as_array()
+            .unwrap_or(&none)
+            .iter()
+            .map(|parameter| resolve(&root, parameter))
+            .filter(|parameter| parameter["in"] == "query")
+            .collect();
+        let transactions = path.starts_with("/txs");
+        let usable = |name: &str| !(name == "cursor" && transactions && model.is_none());
+        let pair = |parameter: &Value| {
+            let name = parameter["name"].as_str().unwrap();
+            format!("{name}={}", example_query(name, model.as_ref(), transactions))
+        };
+        let required: Vec<_> =
+            parameters.iter().filter(|p| p["required"] == true).map(|p| pair(p)).collect();
+        let mut queries = vec![required.join("&")];
+        for parameter in &parameters {
+            let name = parameter["name"].as_str().unwrap();
+            if usable(name) && parameter["required"] != true {
+                queries.push([required.clone(), vec![pair(parameter)]].concat().join("&"));
+            }
+            // A parameter that the server did not know would be ignored.
+            let wrong = format!(
+                "{target}?{}&{name}=%FF",
+                if parameter["required"] == true { String::new() } else { required.join("&") }
+            );
+            let answer = server.get(&wrong);
+            assert_eq!(answer.status, 400, "{wrong}");
+            assert!(answer.error(400, "bad_parameter").contains(name));
+            assert!(refusal.is_valid(&answer.json()), "{wrong}");
+        }
+        for query in queries {
+            let target = format!("{target}?{query}");
+            let answer = server.get(&target);
+            assert_eq!(answer.status, 200, "{target}: {}", String::from_utf8_lossy(&answer.body));
+            let body = answer.json();
+            let problems: Vec<_> =
+                schema.iter_errors(&body).map(|error| error.to_string()).take(3).collect();
+            assert!(problems.is_empty(), "{target}: {problems:?}");
+            answered += 1;
+        }
+    }
+    assert!(answered > 40, "{answered}");
+}
+
+#[test]
+fn every_table_row_of_the_router_is_documented() {
+    // The router is private; its sources name every template.
+    let sources = [
+        include_str!("../../src/api/events.rs"),
+        include_str!("../../src/api/transactions.rs"),
+        include_str!("../../src/api/health.rs"),
+        include_str!("../../src/api/description.rs"),
+    ];
+    let mut templates = BTreeSet::new();
+    for source in sources {
+        let (_, table) = source.split_once("const ROUTES").unwrap();
+        let (table, _) = table.split_once("];").unwrap();
+        templates.extend(
+            table
+                .split('"')
+                .skip(1)
+                .step_by(2)
+                .map(|t| t.strip_prefix("/rest").unwrap().to_owned()),
+        );
+    }
+    let root = description();
+    let documented: BTreeSet<_> = root["paths"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(templates, documented);
+}

@@ -1,0 +1,222 @@
+//! Every parameter of every route, given wrongly: a 400 that names it, and nothing worse.
+
+use crate::common::http::Answer;
+use crate::common::pubnet;
+use crate::common::server::{Server, TempStore};
+
+const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
+// ScVal::Symbol("transfer")
+const TOPIC: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
+
+const NUMBERS: [&str; 12] =
+    ["", "-1", "-0", "%2B1", "+1", "1+", "1.0", "1e3", "0x10", "ten", "%31%00", "%EF%BC%91"];
+
+fn long(unit: &str, count: usize) -> String {
+    vec![unit; count].join(",")
+}
+
+/// Wrong values of a parameter.
+fn wrong_values(name: &str, route: &str) -> Vec<String> {
+    let mut wrong: Vec<String> = match name {
+        "cursor" if route.starts_with("/rest/txs") => {
+            vec!["", "0", "-1", "zz", "0x", "%20"].into_iter().map(String::from).collect()
+        }
+        "limit" | "offset" | "cursor" | "from" | "to" => NUMBERS.map(String::from).to_vec(),
+        "order" => ["", "ASC", "up", "asc,desc", "%20asc", "1"].map(String::from).to_vec(),
+        "combine" => ["", "1", "yes", "TRUE"].map(String::from).to_vec(),
+        "topics_match" => ["", "some", "ALL", "0"].map(String::from).to_vec(),
+        "contracts" => vec![
+            String::new(),
+            ",".into(),
+            format!(",{CONTRACT}"),
+            format!("{CONTRACT},,{CONTRACT}"),
+            format!("{CONTRACT};{CONTRACT}"),
+            CONTRACT.to_lowercase(),
+            CONTRACT[..55].into(),
+            format!("{CONTRACT}A"),
+            "GA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJVSGZ".into(),
+            "-1".into(),
+            long(CONTRACT, 201),
+            "A".repeat(20_000),
+        ],
+        "topics" => vec![
+            String::new(),
+            ",".into(),
+            format!("{TOPIC},"),
+            format!("{TOPIC},x"),
+            "transfer!".into(),
+            "AAAA".into(),
+            "-1".into(),
+            long(TOPIC, 17),
+            "A".repeat(20_000),
+        ],
+        _ => vec![
+            String::new(),
+            "x".into(),
+            format!("{TOPIC},{TOPIC}"),
+            "AAAA".into(),
+            "A".repeat(20_000),
+        ],
+    };
+    if name == "limit" {
+        wrong.extend(["0", "00", "000000"].map(String::from));
+    }
+    wrong.extend(["%FF", "%C3%28", "%ED%A0%80", "a%FF"].map(String::from));
+    wrong
+}
+
+/// Routes, what they need to be asked at all, and their parameters.
+fn routes() -> Vec<(String, String, Vec<&'static str>)> {
+    const PAGE: [&str; 4] = ["limit", "offset", "cursor", "order"];
+    const RANGE: [&str; 2] = ["from", "to"];
+    const TOPICS: [&str; 7] =
+        ["topics", "topics_match", "combine", "topic1", "topic2", "topic3", "topic4"];
+    let needed = format!("contracts={CONTRACT}");
+    let mut routes = Vec::new();
+    for area in ["events", "txs"] {
+        let topics: &[&str] = if area == "events" { &TOPICS } else { &[] };
+        let mut add = |path: &str, needed: &str, own: &[&[&'static str]]| {
+            let names = own.iter().copied().flatten().chain(&PAGE).copied().collect();
+            routes.push((format!("/rest/{area}/{path}"), needed.to_owned(), names));
+        };
+        add("by-ledger", "", &[&RANGE]);
+        add(&format!("by-contract/{CONTRACT}"), "", &[&RANGE, topics]);
+        add("by-contracts", &needed, &[&["contracts"]]);
+        add("by-ledger/contracts", &needed, &[&["contracts"], &RANGE]);
+    }
+    routes
+}
+
+fn server() -> (Server, TempStore) {
+    let store = TempStore::new(&pubnet::network());
+    (Server::start(&store), store)
+}
+
+fn assert_refused(answer: &Answer, name: &str, target: &str) {
+    let sentence = answer.error(400, "bad_parameter");
+    assert!(sentence.contains(&format!("'{name}'")), "{target}: {sentence}");
+    assert!(sentence.len() < 400, "{target}: hostile values are shortened");
+}
+
+#[test]
+fn wrong_values_are_refused_by_name() {
+    let (server, _store) = server();
+    let authorization = format!("Bearer {}", server.token);
+    let mut connection = server.connect();
+    let mut asked = 0;
+    for (path, needed, names) in routes() {
+        for name in names {
+            let others = if name == "contracts" { "" } else { &needed };
+            for value in wrong_values(name, &path) {
+                let target = format!("{path}?{others}&{name}={value}");
+                let answer =
+                    connection.request("GET", &target, &[("authorization", &authorization)]);
+                assert_refused(&answer, name, &target);
+                asked += 1;
+            }
+            let twice = match name {
+                "contracts" => CONTRACT,
+                "order" => "asc",
+                _ => "1",
+            };
+            for target in [
+                format!("{path}?{others}&{name}={twice}&{name}={twice}"),
+                format!(
+                    "{path}?{others}&{name}={twice}&%{:02x}{}=",
+                    name.as_bytes()[0],
+                    &name[1..]
+                ),
+                format!("{path}?{others}&{name}"),
+            ] {
+                let answer =
+                    connection.request("GET", &target, &[("authorization", &authorization)]);
+                assert_refused(&answer, name, &target);
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 600, "{asked}");
+}
+
+#[test]
+fn required_parameters_are_asked_for() {
+    let (server, _store) = server();
+    for area in ["events", "txs"] {
+        for path in ["by-contracts", "by-ledger/contracts"] {
+            let target = format!("/rest/{area}/{path}?contract={CONTRACT}");
+            assert_refused(&server.get(&target), "contracts", &target);
+        }
+    }
+}
+
+#[test]
+fn wrong_path_values_are_refused_by_name() {
+    let (server, _store) = server();
+    for value in [
+        "C",
+        "-1",
+        "%20",
+        "%FF",
+        "%C3%28",
+        "a%2Fb",
+        "null",
+        "0x",
+        &"A".repeat(9000),
+        &CONTRACT.to_lowercase(),
+        &format!("{CONTRACT}A"),
+        &"zz".repeat(32),
+        &"ab".repeat(31),
+        &"ab".repeat(33),
+        &format!("0x0x{}", "ab".repeat(32)),
+        &format!("%20{}", "ab".repeat(32)),
+    ] {
+        for (path, name) in [
+            ("/rest/events/by-contract", "contract_id"),
+            ("/rest/txs/by-contract", "contract_id"),
+            ("/rest/events/by-tx", "tx_hex"),
+            ("/rest/txs/by-hash", "tx_hex"),
+        ] {
+            let target = format!("{path}/{value}");
+            assert_refused(&server.get(&target), name, &target);
+        }
+    }
+}
+
+#[test]
+fn good_values_in_unusual_dress_are_taken() {
+    let (server, _store) = server();
+    let plus = "AAAAAwAA%2B/s=";
+    for target in [
+        "/rest/events/by-ledger?limit=1000000&from=00001&to=99999999999999999999&offset=0"
+            .to_owned(),
+        "/rest/events/by-ledger?limit=1&unknown=%FF&unknown=2&LIMIT=x&topics=x&=&&".into(),
+        "/rest/events/by-ledger/?%6Cimit=%31".into(),
+        "/rest/%65vents/by-ledger?".into(),
+        format!("/rest/events/by-contracts?contracts={CONTRACT},"),
+        format!("/rest/events/by-contracts?contracts={}", long(CONTRACT, 200)),
+        format!("/rest/events/by-contracts?contracts={}", long(CONTRACT, 200).replace(',', "%2C")),
+        format!("/rest/events/by-contract/{CONTRACT}?topics={plus}&topic1={TOPIC}"),
+        format!("/rest/events/by-contract/{CONTRACT}?topics={}", plus.replace("%2B", "+")),
+        format!("/rest/events/by-contract/{CONTRACT}?topics={}", plus.replace("%2B", "%20")),
+        format!("/rest/events/by-contract/{CONTRACT}?topics={}", long(TOPIC, 16)),
+        format!("/rest/txs/by-hash/0x{}", "aB".repeat(32)),
+    ] {
+        let answer = server.get(&target);
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"[]"[..]), "{target}");
+    }
+}
+
+#[test]
+fn a_cursor_that_is_not_stored_is_refused() {
+    let (server, _store) = server();
+    let hash = "Ab".repeat(32);
+    for target in [
+        format!("/rest/txs/by-ledger?cursor={hash}"),
+        format!("/rest/txs/by-ledger?cursor=0x{hash}&from=2&to=1"),
+        format!("/rest/txs/by-contract/{CONTRACT}?cursor={hash}"),
+        format!("/rest/txs/by-contracts?contracts={CONTRACT}&cursor={hash}"),
+    ] {
+        let sentence = server.get(&target).error(400, "unknown_cursor");
+        assert!(sentence.contains(&hash.to_lowercase()), "{sentence}");
+    }
+}
