@@ -152,12 +152,11 @@ fn wrong_usage_exits_with_2() {
         &["token", "issue", "--sub", "a", "--plan", "gold"],
         &["token", "issue", "--sub", "a", "--trial", "--days", "3"],
         &["token", "issue", "--sub", "a", "--scope", "all"],
-        &["config"],
     ] {
         let ran = run(directory.path(), arguments);
         assert_eq!(ran.code, 2, "{arguments:?}");
         assert_eq!(ran.stdout, "", "{arguments:?}");
-        assert!(ran.stderr.contains("Usage:"), "{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("--help"), "{arguments:?}: {}", ran.stderr);
     }
 }
 
