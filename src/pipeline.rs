@@ -134,9 +134,8 @@ impl Pipeline {
             feed(ledgers, &work_in, &slots_in);
             drop((work_in, slots_in));
             let ended = committer.join().unwrap_or(Err(PipelineError::Worker));
-            let all_well =
-                workers.into_iter().fold(true, |well, worker| worker.join().is_ok() && well);
-            if all_well { ended } else { ended.and(Err(PipelineError::Worker)) }
+            let died = workers.into_iter().filter_map(|worker| worker.join().err()).count();
+            if died == 0 { ended } else { ended.and(Err(PipelineError::Worker)) }
         });
         if durability == Durability::Deferred {
             self.observe("commit", || self.store.flush()).map_err(PipelineError::Flush)?;
