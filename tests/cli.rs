@@ -199,7 +199,7 @@ fn settings_are_checked_and_shown() {
         .refuses(1, &["bad.toml, line 3", "limits.brust", "did you mean limits.burst?"]);
     run(at, &["status", "--config", "bad.toml"]).refuses(1, &["limits.brust"]);
     run(at, &["config", "check", "--log-level", "loud"])
-        .refuses(1, &["--log-level: log.level cannot be \"loud\": give error, warn, info"]);
+        .refuses(2, &["--log-level: log.level cannot be \"loud\": give error, warn, info"]);
 
     let with = |name: &str, value: &str, verb: &str| -> Ran {
         orrery(at).args(["config", verb]).env(name, value).output().unwrap().into()
