@@ -172,7 +172,7 @@ impl Known {
                 }
                 Err(error) => {
                     let (path, line) = (path.display(), number + 1);
-                    tracing::warn!(%path, line, %error, "skipped an unreadable line of the token list");
+                    tracing::warn!(%path, line, %error, "skipped an unreadable line");
                 }
             }
         }
