@@ -21,9 +21,11 @@ const MAX_OPEN_FILES: i32 = 512;
 /// RocksDB's own log: enough to explain a problem, never more than a few megabytes.
 const LOG_FILE_BYTES: usize = 1 << 20;
 const LOG_FILES: usize = 4;
-/// Size of the dictionary that zstd trains for each file, and of the samples that it trains on.
+/// Size of the dictionary that zstd trains for each file.
 const DICTIONARY_BYTES: i32 = 16 << 10;
-const DICTIONARY_SAMPLE_BYTES: i32 = 100 * DICTIONARY_BYTES;
+/// Files of new rows before they are sorted into the others: fewer, and an import spends its time on
+/// sorting the same rows again and again; more, and a reader has to look into each of them.
+const NEW_FILES_BEFORE_COMPACTION: i32 = 8;
 /// Unit of reading and compression of event blocks and transactions.
 const RECORD_BLOCK_BYTES: usize = 8 << 10;
 /// Unit of reading and compression of indexes.
@@ -85,6 +87,11 @@ impl Database {
     /// An empty batch for this database.
     pub(super) fn batch(&self) -> Batch<'_> {
         Batch { database: self, batch: WriteBatch::default() }
+    }
+
+    /// An empty batch with room for so many bytes.
+    pub(super) fn batch_with_room(&self, bytes: usize) -> Batch<'_> {
+        Batch { database: self, batch: WriteBatch::with_capacity_bytes(bytes) }
     }
 
     /// Writes a batch and waits until it is on disk.
@@ -240,30 +247,33 @@ fn family_options(family: Family, cache: &Cache) -> Options {
         }
         Family::Events | Family::Transactions => {
             table.set_block_size(RECORD_BLOCK_BYTES);
-            zstd_with_dictionary(&mut options);
             options.set_write_buffer_size(32 << 20);
+            compressed_at_rest(&mut options, DICTIONARY_BYTES);
         }
         Family::EventsByContract
         | Family::EventsByTopic
         | Family::TxByHash
         | Family::TxByContract => {
             table.set_block_size(INDEX_BLOCK_BYTES);
-            options.set_compression_type(DBCompressionType::Zstd);
             options.set_write_buffer_size(16 << 20);
+            compressed_at_rest(&mut options, 0);
         }
     }
+    options.set_level_zero_file_num_compaction_trigger(NEW_FILES_BEFORE_COMPACTION);
     options.set_block_based_table_factory(&table);
     options
 }
 
-/// Records are small against the window of zstd; a dictionary per file gives each block the
-/// neighbours that it does not hold itself.
-fn zstd_with_dictionary(options: &mut Options) {
+/// What is new is compressed lightly, because it is soon sorted again; what has come to rest is
+/// compressed with zstd. Records are small against the window of zstd: a dictionary per file gives
+/// each block the neighbours that it does not hold itself.
+fn compressed_at_rest(options: &mut Options, dictionary_bytes: i32) {
     const DEFAULT_WINDOW: i32 = -14;
     const LEVEL: i32 = 3;
-    options.set_compression_type(DBCompressionType::Zstd);
-    options.set_compression_options(DEFAULT_WINDOW, LEVEL, 0, DICTIONARY_BYTES);
-    options.set_zstd_max_train_bytes(DICTIONARY_SAMPLE_BYTES);
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_bottommost_compression_type(DBCompressionType::Zstd);
+    options.set_bottommost_compression_options(DEFAULT_WINDOW, LEVEL, 0, dictionary_bytes, true);
+    options.set_bottommost_zstd_max_train_bytes(100 * dictionary_bytes, true);
 }
 
 impl From<rocksdb::Error> for StoreError {

@@ -20,7 +20,7 @@ pub(super) fn compose<'a>(
     first_event: EventId,
     change: &CoverageChange,
 ) -> Result<Batch<'a>, StoreError> {
-    let mut batch = database.batch();
+    let mut batch = database.batch_with_room(ledger.bytes());
     let key = LedgerKey(ledger.sequence);
     if let Some(raw) = &ledger.raw {
         batch.put(Family::LedgerXdr, &key, raw)?;

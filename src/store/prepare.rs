@@ -1,7 +1,10 @@
 //! A decoded ledger to what will be written of it, all but the row ids. Pure, so that any number of
 //! ledgers can be prepared at once.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+
+use zstd::bulk::Compressor;
 
 use super::StoreError;
 use super::block;
@@ -126,8 +129,7 @@ impl PreparedLedger {
             }
         }
         let raw = if options.raw_ledgers {
-            let compressed = zstd::bulk::compress(ledger.raw, RAW_LEDGER_LEVEL);
-            Some(compressed.map_err(StoreError::Compression)?)
+            Some(compress(ledger.raw).map_err(StoreError::Compression)?)
         } else {
             None
         };
@@ -146,6 +148,23 @@ impl PreparedLedger {
             transactions,
             hashes,
         })
+    }
+
+    /// About how many bytes its rows take.
+    pub(super) fn bytes(&self) -> usize {
+        const PER_INDEX_ROW: usize = 32;
+        const PER_HASH: usize = 64;
+        let raw = self.raw.as_ref().map_or(0, Vec::len);
+        let block = |block: &PreparedBlock| {
+            block.bytes.len() + PER_INDEX_ROW * (block.contracts.len() + block.topics.len())
+        };
+        let transaction = |transaction: &PreparedTransaction| {
+            transaction.bytes.len() + PER_INDEX_ROW * transaction.contracts.len()
+        };
+        raw + self.blocks.iter().map(block).sum::<usize>()
+            + self.transactions.iter().map(transaction).sum::<usize>()
+            + PER_HASH * self.hashes.len()
+            + 1024
     }
 
     /// Its place in the chain.
@@ -188,6 +207,17 @@ impl EventsOfTransaction {
     fn count(&self) -> u64 {
         self.operations + self.fees.len() as u64
     }
+}
+
+/// Compresses with the thread's own context: making one costs as much as a small ledger.
+fn compress(raw: &[u8]) -> std::io::Result<Vec<u8>> {
+    thread_local! {
+        static CONTEXT: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    }
+    CONTEXT.with_borrow_mut(|context| match context {
+        Some(compressor) => compressor.compress(raw),
+        None => context.insert(Compressor::new(RAW_LEDGER_LEVEL)?).compress(raw),
+    })
 }
 
 fn count(ledger: &LedgerView<'_>, wanted: &[&EventView<'_>]) -> LedgerCounts {
