@@ -165,6 +165,10 @@ fn kill_imports(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, ki
                 _ => Moment::FirstTable(up_to(rng, millis(100))),
             };
             let Some(phase) = running.kill_at(moment) else {
+                let ended = running.end();
+                assert!(ended.status.success(), "{}", ended.errors);
+                // What an import that ended says is stored stays, whatever is killed afterwards.
+                durable = durable.max(Some(material.ends[files - 1]));
                 if files == material.files.len() {
                     break;
                 }

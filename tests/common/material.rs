@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use flate2::write::GzEncoder;
-use orrery::domain::Network;
+use orrery::domain::{LedgerSeq, Network};
 use orrery::source::files::LedgerFiles;
 use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use tempfile::TempDir;
@@ -21,6 +21,8 @@ pub struct Material {
     pub network: Network,
     /// In the order of their ledgers.
     pub files: Vec<PathBuf>,
+    /// The last ledger of each file.
+    pub ends: Vec<LedgerSeq>,
     /// What an import of all files leaves.
     pub whole: Contents,
     _directory: Option<TempDir>,
@@ -39,7 +41,7 @@ impl Material {
         };
         let mut sandbox = Sandbox::new(config).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let (mut files, mut whole) = (Vec::new(), Contents::default());
+        let (mut files, mut ends, mut whole) = (Vec::new(), Vec::new(), Contents::default());
         for number in 0..ledgers.div_ceil(LEDGERS_PER_FILE) {
             let mut framed = Vec::new();
             for _ in 0..LEDGERS_PER_FILE.min(ledgers - number * LEDGERS_PER_FILE) {
@@ -50,8 +52,9 @@ impl Material {
                 framed.extend_from_slice(&xdr);
             }
             files.push(write(directory.path(), number, &framed));
+            ends.push(sandbox.latest_ledger());
         }
-        Self { network, files, whole, _directory: Some(directory) }
+        Self { network, files, ends, whole, _directory: Some(directory) }
     }
 
     /// Real ledgers; none, with a word about it, where the collection is not there.
@@ -74,7 +77,8 @@ impl Material {
         for ledger in LedgerFiles::new(&files) {
             whole.add(&ledger.unwrap().xdr, &network);
         }
-        Some(Self { network, files, whole, _directory: None })
+        let ends = PUBLIC_LEDGERS.map(LedgerSeq).collect();
+        Some(Self { network, files, ends, whole, _directory: None })
     }
 }
 

@@ -195,7 +195,7 @@ impl Program {
         } else if self.status().is_some() {
             "serving"
         } else {
-            "between opening and reading or serving, or ending"
+            "starting or ending"
         }
     }
 
