@@ -54,12 +54,14 @@ impl Tally {
         *self.found.entry(what).or_default() += 1;
     }
 
+    #[track_caller]
     fn restarted(&mut self, service: &mut Program) {
         let took = service.time_to_health();
-        assert!(took <= TIME_TO_HEALTH, "up only after {took:?}");
+        assert!(took <= TIME_TO_HEALTH, "up only after {took:?}: {}", service.errors());
         self.restarts.push(took);
     }
 
+    #[track_caller]
     /// What a killed process left: `restart` on a copy is up in time, and is killed as well; then its
     /// store is read. So the directory itself meets the next process as the last one left it.
     fn after_kill(

@@ -199,7 +199,8 @@ impl Program {
         }
     }
 
-    fn errors(&self) -> String {
+    /// What it wrote to standard error.
+    pub fn errors(&self) -> String {
         text(&self.errors)
     }
 }
