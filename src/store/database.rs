@@ -16,6 +16,8 @@ use super::columns::{Family, Key};
 const BLOCK_CACHE_BYTES: usize = 64 << 20;
 /// Written but not yet sorted rows, over all families.
 const WRITE_BUFFER_BYTES: usize = 64 << 20;
+/// Log that a start after a crash has to read again: it takes some 20 ms for each megabyte.
+const LOG_BYTES: u64 = 16 << 20;
 /// Keeps descriptors far below the usual limit of 1,024.
 const MAX_OPEN_FILES: i32 = 512;
 /// RocksDB's own log: enough to explain a problem, never more than a few megabytes.
@@ -218,6 +220,7 @@ fn database_options() -> Options {
     // Families are flushed together, so that what was written without a log is lost as a whole.
     options.set_atomic_flush(true);
     options.set_db_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_max_total_wal_size(LOG_BYTES);
     options.set_max_open_files(MAX_OPEN_FILES);
     options.set_max_background_jobs(2);
     options.set_bytes_per_sync(1 << 20);
