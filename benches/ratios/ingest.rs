@@ -1,5 +1,6 @@
 //! P1 to P3: storing whole ledgers.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -11,12 +12,13 @@ use orrery::domain::{LedgerSeq, Network};
 use orrery::pipeline::{Pipeline, StepObserver};
 use orrery::source::{Origin, RawLedger};
 use orrery::store::{Durability, Store};
+use parking_lot::Mutex;
 use stellar_xdr::{LedgerCloseMeta, Limits, ReadXdr};
 
 use crate::amplify;
 use crate::baseline::sqlite::Sqlite;
 use crate::many;
-use crate::measure::{alternate, time};
+use crate::measure::{REPETITIONS, alternate, time};
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 
@@ -31,6 +33,7 @@ struct Load {
     name: &'static str,
     network: Network,
     ledgers: Vec<Vec<u8>>,
+    steps: Arc<Steps>,
 }
 
 /// Measures the wanted ones of P1, P2 and P3 on amplified copies of these ledgers.
@@ -42,13 +45,15 @@ pub fn run(
 ) -> Result<(), Box<dyn Error>> {
     let copies = LEDGERS / recorded.ledgers.len() as u64;
     let ledgers = amplify::chain(recorded, copies);
-    let load = Load { name: recorded.name, network: recorded.network.clone(), ledgers };
+    let (name, network) = (recorded.name, recorded.network.clone());
+    let load = Load { name, network, ledgers, steps: Arc::default() };
     describe(&load, recorded.ledgers.len(), report)?;
     if wanted("P1") {
         let sides = alternate(
             || load.ours_per_second(directory, Durability::Synced),
             || load.full_decodes_per_second(),
         );
+        load.note_steps("P1", report);
         report.add(Row::new(format!("P1 durable ingest / full decode, {}", load.name), "ledgers/s", sides, P1));
     }
     if wanted("P2") {
@@ -56,6 +61,7 @@ pub fn run(
             || load.ours_per_second(directory, Durability::Deferred),
             || load.full_decodes_per_second(),
         );
+        load.note_steps("P2", report);
         report.add(Row::new(format!("P2 bulk ingest / full decode, {}", load.name), "ledgers/s", sides, P2));
     }
     if wanted("P3") {
@@ -63,6 +69,7 @@ pub fn run(
             || load.ours_per_second(directory, Durability::Synced),
             || load.sqlite_per_second(directory),
         );
+        load.note_steps("P3", report);
         report.add(Row::new(format!("P3 durable ingest / SQLite, {}", load.name), "ledgers/s", sides, P3));
     }
     Ok(())
@@ -93,6 +100,14 @@ impl Load {
         self.ledgers.len() as f64 / time(work).as_secs_f64()
     }
 
+    /// Says what the steps of a ledger took; those before `commit` run on all processors.
+    fn note_steps(&self, goal: &str, report: &mut Report) {
+        let ledgers = (self.ledgers.len() * REPETITIONS) as f64;
+        let step = |(name, seconds)| format!("{name} {:.2} ms", seconds / ledgers * 1e3);
+        let steps: Vec<_> = std::mem::take(&mut *self.steps.0.lock()).into_iter().map(step).collect();
+        report.note(format!("{goal}, {}, per ledger: {}.", self.name, steps.join(", ")));
+    }
+
     fn raw_ledgers(&self) -> Vec<RawLedger> {
         let origin = Origin { name: "the load".into(), position: None };
         let ledger = |xdr: &Vec<u8>| RawLedger {
@@ -106,7 +121,7 @@ impl Load {
     fn ours_per_second(&self, directory: &Path, durability: Durability) -> f64 {
         let directory = tempfile::tempdir_in(directory).expect("a directory");
         let store = Store::open(directory.path(), Some(&self.network)).expect("a new store");
-        let pipeline = Pipeline::new(Arc::new(store), many::options(true), Arc::new(NoObserver));
+        let pipeline = Pipeline::new(Arc::new(store), many::options(true), self.steps.clone());
         let ledgers = self.raw_ledgers();
         self.per_second(|| {
             let ledgers = ledgers.into_iter().map(Ok::<_, Infallible>);
@@ -136,8 +151,12 @@ impl Load {
     }
 }
 
-struct NoObserver;
+/// Adds up how long each step took.
+#[derive(Default)]
+struct Steps(Mutex<BTreeMap<&'static str, f64>>);
 
-impl StepObserver for NoObserver {
-    fn step(&self, _: &'static str, _: f64) {}
+impl StepObserver for Steps {
+    fn step(&self, name: &'static str, seconds: f64) {
+        *self.0.lock().entry(name).or_default() += seconds;
+    }
 }

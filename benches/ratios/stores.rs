@@ -65,7 +65,10 @@ impl Filled {
             let mut query = page(1);
             query.page.cursor = Some(EventId(random.random_range(lowest..=last)));
             let visited = self.store.events(&query, |event| {
-                questions.transactions.push(TxHash::from(*event.tx));
+                // Once for each transaction, not once for each event.
+                if event.event_index == Some(0) {
+                    questions.transactions.push(TxHash::from(*event.tx));
+                }
                 questions.contracts.extend(event.contract.map(|id| ContractId(*id)));
                 // Topics with an account or an id of their own are the rare ones.
                 let topic = event.topics.iter().skip(1).max_by_key(|topic| topic.len());

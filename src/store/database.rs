@@ -1,6 +1,7 @@
 //! The open RocksDB: options, typed reads, errors. Knows families and keys, not what they mean.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
@@ -9,8 +10,10 @@ use rocksdb::{
 };
 
 use super::StoreError;
+use super::block_cache::{BlockCache, Removals};
 use super::bytes::Malformed;
-use super::columns::{Family, Key};
+use super::columns::{BlockKey, Family, Key};
+use crate::domain::EventId;
 
 /// Blocks of decompressed records; the rest of the cache is RocksDB's own indexes and filters.
 const BLOCK_CACHE_BYTES: usize = 64 << 20;
@@ -37,12 +40,14 @@ const INDEX_BLOCK_BYTES: usize = 8 << 10;
 pub(super) struct Database {
     db: DB,
     cache: Cache,
+    event_blocks: BlockCache,
 }
 
 /// A state of the database that does not change while it is read.
 pub(super) struct Snapshot<'a> {
     database: &'a Database,
     snapshot: SnapshotWithThreadMode<'a, DB>,
+    removals: Removals,
 }
 
 impl Database {
@@ -52,7 +57,7 @@ impl Database {
         let families =
             Family::ALL.map(|f| ColumnFamilyDescriptor::new(f.name(), family_options(f, &cache)));
         let db = DB::open_cf_descriptors(&database_options(), path, families)?;
-        Ok(Self { db, cache })
+        Ok(Self { db, cache, event_blocks: BlockCache::new() })
     }
 
     fn handle(&self, family: Family) -> Result<&ColumnFamily, StoreError> {
@@ -68,7 +73,8 @@ impl Database {
     }
 
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
-        Snapshot { database: self, snapshot: self.db.snapshot() }
+        let removals = self.event_blocks.removals();
+        Snapshot { database: self, snapshot: self.db.snapshot(), removals }
     }
 
     /// Visits all rows of a family in order.
@@ -149,9 +155,14 @@ impl Database {
         Ok(size.unwrap_or(0))
     }
 
-    /// Bytes of memory that the block cache uses now.
+    /// To be called with the event blocks that a written batch removed.
+    pub(super) fn forget_event_blocks(&self, blocks: &[EventId]) {
+        self.event_blocks.forget(blocks);
+    }
+
+    /// Bytes of memory that both caches use now.
     pub(super) fn cache_bytes(&self) -> usize {
-        self.cache.get_usage()
+        self.cache.get_usage() + self.event_blocks.bytes()
     }
 }
 
@@ -162,6 +173,14 @@ impl Snapshot<'_> {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
         Ok(self.snapshot.get_pinned_cf(self.database.handle(family)?, key)?)
+    }
+
+    /// The event block that begins with an event, if it is stored.
+    pub(super) fn event_block(&self, first: EventId) -> Result<Option<Arc<[u8]>>, StoreError> {
+        self.database.event_blocks.get(first, self.removals, || {
+            let stored = self.get(Family::Events, BlockKey(first).encode())?;
+            Ok(stored.map(|bytes| Arc::from(&bytes[..])))
+        })
     }
 
     pub(super) fn rows(&self, family: Family) -> Result<DBRawIterator<'_>, StoreError> {

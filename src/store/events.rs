@@ -71,7 +71,9 @@ impl Store {
             let mut rest = ids.as_slice();
             while let Some(&id) = rest.first() {
                 cost.records += 1;
-                rest = visit_in_one_block(&snapshot, rest, |event| {
+                // Beyond the first block, events go on where a block begins.
+                let likely = if id == entry.first_event { entry.first_block() } else { id };
+                rest = visit_in_one_block(&snapshot, rest, likely, |event| {
                     let is_outer = event.tx == hash.as_bytes();
                     let is_inner = entry.role == HashRole::Inner(*hash)
                         && event.application_order == key.position.application_order;
@@ -199,7 +201,7 @@ impl PageWalk<'_> {
         let first = EventId(number);
         let key = BlockKey(first).encode();
         // Rows of an index go before or after their block when pruning stops half way.
-        let Some(bytes) = self.snapshot.get(Family::Events, key)? else { return Ok(false) };
+        let Some(bytes) = self.snapshot.event_block(first)? else { return Ok(false) };
         self.records += 1;
         let block = Block::open(first, &bytes).map_err(corrupt(Family::Events, key))?;
         let position_of =
@@ -322,28 +324,32 @@ fn block_that_may_hold(snapshot: &Snapshot<'_>, id: u64) -> Result<u64, StoreErr
     Ok(block)
 }
 
-/// Visits the events of the first of the ids' block, and returns the ids after that block.
+/// Visits the events of the first of the ids' block, which is likely to begin at `likely`, and
+/// returns the ids after that block.
 fn visit_in_one_block<'i>(
     snapshot: &Snapshot<'_>,
     ids: &'i [EventId],
+    likely: EventId,
     mut visit: impl FnMut(&EventRecord<'_>),
 ) -> Result<&'i [EventId], StoreError> {
     let Some(&id) = ids.first() else { return Ok(ids) };
-    let mut rows = snapshot.rows(Family::Events)?;
-    rows.seek_for_prev(BlockKey(id).encode());
-    let Some((key, bytes)) = rows.item() else {
-        rows.status()?;
-        // Its block has been pruned.
-        return Ok(&ids[1..]);
+    let (first, bytes) = match snapshot.event_block(likely)? {
+        Some(bytes) => (likely, bytes),
+        None => {
+            let first = EventId(block_that_may_hold(snapshot, id.0)?);
+            // Otherwise its block has been pruned.
+            let Some(bytes) = snapshot.event_block(first)? else { return Ok(&ids[1..]) };
+            (first, bytes)
+        }
     };
-    let first = BlockKey::decode(key).ok_or(Malformed).map_err(corrupt(Family::Events, key))?.0;
-    let block = Block::open(first, bytes).map_err(corrupt(Family::Events, key))?;
+    let damaged = |malformed| corrupt(Family::Events, BlockKey(first).encode())(malformed);
+    let block = Block::open(first, &bytes).map_err(damaged)?;
     let end = first.0.saturating_add(block.len() as u64);
     let here = ids.partition_point(|id| id.0 < end);
     let mut topics = Vec::with_capacity(8);
     for id in &ids[..here] {
         let position = usize::try_from(id.0 - first.0).unwrap_or(usize::MAX);
-        let event = block.event(position, &mut topics).map_err(corrupt(Family::Events, key))?;
+        let event = block.event(position, &mut topics).map_err(damaged)?;
         visit(&event);
     }
     // A pruned block leaves the ids behind the block before it.

@@ -9,6 +9,7 @@ use super::coverage::CoverageChange;
 use super::database::{Batch, Database};
 use super::ledgers::LedgerRow;
 use super::lookup::HashEntry;
+use super::positions::EVENTS_PER_BLOCK;
 use super::prepare::{PreparedBlock, PreparedLedger};
 use super::query::TransactionPosition;
 use crate::domain::EventId;
@@ -96,6 +97,7 @@ fn put_transactions(
         let entry = HashEntry {
             role: hash.role,
             first_event: EventId(first_event.0 + hash.first_event),
+            position: (hash.first_event % EVENTS_PER_BLOCK as u64) as u8,
             events: hash.events,
             fee_events: hash.fee_events.iter().map(|n| EventId(first_event.0 + n)).collect(),
         };

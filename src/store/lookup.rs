@@ -10,6 +10,8 @@ pub(super) struct HashEntry {
     pub role: HashRole,
     /// First of the events of its operations.
     pub first_event: EventId,
+    /// Its position in its block.
+    pub position: u8,
     /// How many events its operations emitted; their ids follow one another.
     pub events: u64,
     /// Its fee events, in order.
@@ -31,6 +33,11 @@ pub(super) enum HashRole {
 }
 
 impl HashEntry {
+    /// The block that holds the first of the events of its operations.
+    pub(super) fn first_block(&self) -> EventId {
+        EventId(self.first_event.0.saturating_sub(u64::from(self.position)))
+    }
+
     /// Ids of all its events in chain order: charged fee, operations, refund.
     pub(super) fn ids(&self) -> Vec<EventId> {
         let operations = (0..self.events).map(|n| EventId(self.first_event.0 + n));
@@ -53,6 +60,7 @@ impl HashEntry {
             }
         }
         put_varint(&mut out, self.first_event.0);
+        out.push(self.position);
         put_varint(&mut out, self.events);
         for id in &self.fee_events {
             put_varint(&mut out, id.0);
@@ -69,12 +77,13 @@ impl HashEntry {
             _ => return Err(Malformed),
         };
         let first_event = EventId(reader.varint()?);
+        let position = reader.u8()?;
         let events = reader.varint()?;
         let mut fee_events = Vec::new();
         while !reader.rest().is_empty() {
             fee_events.push(EventId(reader.varint()?));
         }
-        Ok(Self { role, first_event, events, fee_events })
+        Ok(Self { role, first_event, position, events, fee_events })
     }
 }
 
@@ -89,6 +98,7 @@ mod tests {
             let entry = HashEntry {
                 role,
                 first_event: EventId(300),
+                position: 44,
                 events: 2,
                 fee_events: vec![EventId(5), EventId(9_000_000_000)],
             };

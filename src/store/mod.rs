@@ -2,6 +2,7 @@
 //! the questions of [`query`] and never see families or keys.
 
 mod block;
+mod block_cache;
 mod bytes;
 mod columns;
 mod coverage;

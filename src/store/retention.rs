@@ -11,7 +11,7 @@ use super::database::{Batch, Snapshot, corrupt};
 use super::lookup::{HashEntry, HashRole};
 use super::query::TransactionPosition;
 use super::{Store, StoreError, TOTALS_ROW, transaction_record};
-use crate::domain::{LedgerRange, LedgerSeq, TxHash};
+use crate::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
 
 /// Records removed with one write.
 const RECORDS_PER_BATCH: usize = 64;
@@ -65,7 +65,8 @@ impl Store {
         let snapshot = self.database.snapshot();
         let mut batch = self.database.batch();
         let events_from = floor(retention.events);
-        pruned.events = self.prune_events(&snapshot, &mut batch, events_from)?;
+        let mut blocks = Vec::new();
+        pruned.events = self.prune_events(&snapshot, &mut batch, events_from, &mut blocks)?;
         pruned.transactions =
             prune_transactions(&snapshot, &mut batch, floor(retention.transactions))?;
         if pruned.events == 0 && pruned.transactions == 0 {
@@ -81,6 +82,7 @@ impl Store {
         totals.events_from = totals.events_from.max(events_from);
         batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
         self.database.write_logged(batch)?;
+        self.database.forget_event_blocks(&blocks);
         *self.totals.write() = totals;
         Ok(pruned)
     }
@@ -113,14 +115,14 @@ impl Store {
         snapshot: &Snapshot<'_>,
         batch: &mut Batch<'_>,
         keep_from: LedgerSeq,
+        removed: &mut Vec<EventId>,
     ) -> Result<u64, StoreError> {
         let Some(last) = keep_from.previous() else { return Ok(0) };
         let mut rows = snapshot.rows(Family::Events)?;
         let mut events = 0;
-        let mut blocks = 0;
         for run in self.runs_within(LedgerRange::new(0, last)) {
             rows.seek(BlockKey(run.first_event).encode());
-            while blocks < RECORDS_PER_BATCH {
+            while removed.len() < RECORDS_PER_BATCH {
                 let Some((key, bytes)) = rows.item() else { break };
                 let damaged = |e| corrupt(Family::Events, key)(e);
                 let id = BlockKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
@@ -130,7 +132,7 @@ impl Store {
                 }
                 remove_block(snapshot, batch, BlockKey(id), &block)?;
                 events += block.len() as u64;
-                blocks += 1;
+                removed.push(id);
                 rows.next();
             }
             rows.status()?;
