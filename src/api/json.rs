@@ -52,10 +52,16 @@ struct Spelled<T> {
     text: String,
 }
 
+impl Default for List {
+    fn default() -> Self {
+        Self { out: b"[".to_vec(), time: Spelled::default(), contract: Spelled::default() }
+    }
+}
+
 impl List {
     /// An empty array.
     pub fn new() -> Self {
-        Self { out: b"[".to_vec(), time: Spelled::default(), contract: Spelled::default() }
+        Self::default()
     }
 
     /// Closes the array.
