@@ -70,13 +70,14 @@ impl Server {
     /// limits, no log.
     pub fn start_sqlite(sqlite: Sqlite) -> Result<Self, Box<dyn Error>> {
         let sqlite = Arc::new(Mutex::new(sqlite));
-        let route = warp::path!("rest" / "events" / "by-contract" / String).map(move |id: String| {
-            let body = match id.parse::<ContractId>() {
-                Ok(contract) => pages::sqlite_json(&sqlite.lock(), &of_contract(contract)),
-                Err(error) => error.to_string().into_bytes(),
-            };
-            warp::reply::with_header(body, "content-type", "application/json")
-        });
+        let route =
+            warp::path!("rest" / "events" / "by-contract" / String).map(move |id: String| {
+                let body = match id.parse::<ContractId>() {
+                    Ok(contract) => pages::sqlite_json(&sqlite.lock(), &of_contract(contract)),
+                    Err(error) => error.to_string().into_bytes(),
+                };
+                warp::reply::with_header(body, "content-type", "application/json")
+            });
         Self::run(String::new(), |listener, stop| async move {
             let server = warp::serve(route).incoming(listener);
             server.graceful(async { drop(stop.await) }).run().await;
@@ -144,7 +145,12 @@ pub fn against_no_op(
         let of_contracts =
             questions.contracts.iter().map(|id| format!("/rest/events/by-contract/{id}?limit=1"));
         let of_contracts = first(of_contracts.collect());
-        report.add(Row::new("P7 by-tx, recent / no-op", "µs", compare(by_tx(&questions.recent_transactions)), P7));
+        report.add(Row::new(
+            "P7 by-tx, recent / no-op",
+            "µs",
+            compare(by_tx(&questions.recent_transactions)),
+            P7,
+        ));
         report.add(Row::new("P7 by-ledger limit=1 / no-op", "µs", compare(newest), P7));
         report.add(Row::new("P7 by-contract limit=1 / no-op", "µs", compare(of_contracts), P7));
         let anywhere = compare(by_tx(&questions.transactions));
@@ -153,8 +159,18 @@ pub fn against_no_op(
     if wanted("P8") {
         let popular = first(questions.contracts.iter().map(by_contract).collect());
         let uniform = first(questions.distinct_contracts().iter().map(by_contract).collect());
-        report.add(Row::new("P8 by-contract limit=100 / no-op, popular contracts", "µs", compare(popular), P8));
-        report.add(Row::new("P8 by-contract limit=100 / no-op, uniform contracts", "µs", compare(uniform), P8));
+        report.add(Row::new(
+            "P8 by-contract limit=100 / no-op, popular contracts",
+            "µs",
+            compare(popular),
+            P8,
+        ));
+        report.add(Row::new(
+            "P8 by-contract limit=100 / no-op, uniform contracts",
+            "µs",
+            compare(uniform),
+            P8,
+        ));
     }
     Ok(())
 }

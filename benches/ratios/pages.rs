@@ -96,7 +96,12 @@ pub fn serialization(store: &Store, questions: &Questions, report: &mut Report) 
         query.page.cursor = Some(EventId(newest(number)));
         query
     });
-    report.add(Row::absolute("P12 serialised per core, pages of 1000", "events/s", neighbours, P12));
+    report.add(Row::absolute(
+        "P12 serialised per core, pages of 1000",
+        "events/s",
+        neighbours,
+        P12,
+    ));
     let same = pages(&|_| page(1000));
     report.add(Row::absolute("P12 the same page again and again", "events/s", same, P12));
 }

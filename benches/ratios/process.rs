@@ -58,7 +58,12 @@ pub fn run(
             drop(Service::start(&clean, &network).expect("the service starts again"));
             start.elapsed().as_secs_f64() * 1e3
         });
-        report.add(Row::absolute("P23 kill -9 to health up, nothing in the log", "ms", killed, P23));
+        report.add(Row::absolute(
+            "P23 kill -9 to health up, nothing in the log",
+            "ms",
+            killed,
+            P23,
+        ));
         let image = images.path().join("image");
         let recovered = repeat(|| {
             copy_image(&dirty, &image).expect("a copy");
@@ -187,7 +192,10 @@ fn query_load(client: &mut Client, questions: &Questions) -> Result<(), Box<dyn 
             0 => format!("/rest/events/by-contract/{contract}?limit=100"),
             1 => format!("/rest/events/by-tx/{hash}"),
             2 => format!("/rest/txs/by-contract/{contract}?limit=10"),
-            _ => format!("/rest/events/by-ledger?limit=1000&cursor={}", 2 + questions.last / 20_000 * number as u64),
+            _ => format!(
+                "/rest/events/by-ledger?limit=1000&cursor={}",
+                2 + questions.last / 20_000 * number as u64
+            ),
         };
         client.get(&path)?;
     }

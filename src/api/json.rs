@@ -207,9 +207,7 @@ impl List {
     }
 
     fn base64(&mut self, bytes: &[u8]) {
-        self.encoded(bytes.len().div_ceil(3) * 4, |room| {
-            BASE64.encode_slice(bytes, room).is_ok()
-        });
+        self.encoded(bytes.len().div_ceil(3) * 4, |room| BASE64.encode_slice(bytes, room).is_ok());
     }
 
     fn hex(&mut self, hash: &[u8; 32]) {
