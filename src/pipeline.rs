@@ -7,12 +7,13 @@
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use parking_lot::Mutex;
 
-use crate::decode::{DecodeError, decode};
+use crate::decode::{DecodeError, HeaderView, decode, protocol_warning};
 use crate::domain::LedgerSeq;
 use crate::source::{Origin, RawLedger};
 use crate::store::{
@@ -79,6 +80,8 @@ pub struct Pipeline {
     options: Arc<IndexOptions>,
     observer: Arc<dyn StepObserver>,
     workers: usize,
+    /// Newest protocol that was warned about.
+    warned_of: Arc<AtomicU32>,
 }
 
 /// Learns how long each step of the pipeline took.
@@ -101,7 +104,7 @@ impl Pipeline {
     /// A pipeline into a store, with as many workers as there are processors.
     pub fn new(store: Arc<Store>, options: IndexOptions, observer: Arc<dyn StepObserver>) -> Self {
         let workers = thread::available_parallelism().map_or(2, usize::from);
-        Self { store, options: Arc::new(options), observer, workers }
+        Self { store, options: Arc::new(options), observer, workers, warned_of: Arc::default() }
     }
 
     /// The store that it fills.
@@ -134,9 +137,8 @@ impl Pipeline {
             feed(ledgers, &work_in, &slots_in);
             drop((work_in, slots_in));
             let ended = committer.join().unwrap_or(Err(PipelineError::Worker));
-            let all_well =
-                workers.into_iter().fold(true, |well, worker| worker.join().is_ok() && well);
-            if all_well { ended } else { ended.and(Err(PipelineError::Worker)) }
+            let died = workers.into_iter().filter_map(|worker| worker.join().err()).count();
+            if died == 0 { ended } else { ended.and(Err(PipelineError::Worker)) }
         });
         if durability == Durability::Deferred {
             self.observe("commit", || self.store.flush()).map_err(PipelineError::Flush)?;
@@ -160,10 +162,20 @@ impl Pipeline {
         let view = self
             .observe("decode", || decode(&ledger.xdr, network))
             .map_err(|source| PipelineError::Decode { origin: origin(), source })?;
+        self.warn_of_new_protocol(&view.header);
         self.observe("verify", || verify_header(&view.header))
             .map_err(|source| PipelineError::Verify { origin: origin(), source })?;
         self.observe("prepare", || PreparedLedger::new(&view, &self.options))
             .map_err(|source| PipelineError::Store { origin: origin(), source })
+    }
+
+    /// Says once for each protocol that it is newer than this version.
+    fn warn_of_new_protocol(&self, header: &HeaderView<'_>) {
+        if let Some(warning) = protocol_warning(header)
+            && self.warned_of.fetch_max(header.protocol, Ordering::Relaxed) < header.protocol
+        {
+            tracing::warn!("{warning}");
+        }
     }
 
     fn commit_all(

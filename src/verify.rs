@@ -3,7 +3,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::decode::{HeaderView, LedgerView};
+use crate::decode::HeaderView;
 use crate::domain::{Hash32, LedgerHash, LedgerSeq};
 
 /// A ledger's place in the chain.
@@ -129,12 +129,6 @@ pub fn verify_repeat(stored: LedgerHash, delivered: &Link) -> Result<(), VerifyE
         return Ok(());
     }
     Err(VerifyError::Conflict { ledger: delivered.sequence, stored, delivered: delivered.hash })
-}
-
-/// Whether this ledger proves that it is of the network that it was decoded for: the hash of every
-/// transaction is bound to the network, and decoding found them all. An empty ledger proves nothing.
-pub fn proves_network(ledger: &LedgerView<'_>) -> bool {
-    !ledger.transactions.is_empty()
 }
 
 #[cfg(test)]

@@ -152,12 +152,11 @@ fn wrong_usage_exits_with_2() {
         &["token", "issue", "--sub", "a", "--plan", "gold"],
         &["token", "issue", "--sub", "a", "--trial", "--days", "3"],
         &["token", "issue", "--sub", "a", "--scope", "all"],
-        &["config"],
     ] {
         let ran = run(directory.path(), arguments);
         assert_eq!(ran.code, 2, "{arguments:?}");
         assert_eq!(ran.stdout, "", "{arguments:?}");
-        assert!(ran.stderr.contains("Usage:"), "{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("--help"), "{arguments:?}: {}", ran.stderr);
     }
 }
 
@@ -200,7 +199,7 @@ fn settings_are_checked_and_shown() {
         .refuses(1, &["bad.toml, line 3", "limits.brust", "did you mean limits.burst?"]);
     run(at, &["status", "--config", "bad.toml"]).refuses(1, &["limits.brust"]);
     run(at, &["config", "check", "--log-level", "loud"])
-        .refuses(1, &["--log-level: log.level cannot be \"loud\": give error, warn, info"]);
+        .refuses(2, &["--log-level: log.level cannot be \"loud\": give error, warn, info"]);
 
     let with = |name: &str, value: &str, verb: &str| -> Ran {
         orrery(at).args(["config", verb]).env(name, value).output().unwrap().into()

@@ -109,7 +109,8 @@ impl Sqlite {
     /// Bytes of the whole file once every page is full.
     pub fn vacuumed_bytes(&self) -> Result<u64> {
         self.connection.execute_batch("VACUUM")?;
-        let pragma = |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let pragma =
+            |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         Ok((pragma("page_count")? * pragma("page_size")?) as u64)
     }
 }

@@ -82,7 +82,9 @@ fn vary_envelopes(set: &mut GeneralizedTransactionSet, copy: u64, network: &Netw
             match phase {
                 TransactionPhase::V0(components) => edit(components, |components| {
                     for TxSetComponent::TxsetCompTxsMaybeDiscountedFee(component) in components {
-                        edit(&mut component.txs, |envelopes| envelopes.iter_mut().for_each(&mut vary));
+                        edit(&mut component.txs, |envelopes| {
+                            envelopes.iter_mut().for_each(&mut vary)
+                        });
                     }
                 }),
                 TransactionPhase::V1(parallel) => edit(&mut parallel.execution_stages, |stages| {

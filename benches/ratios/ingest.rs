@@ -54,7 +54,12 @@ pub fn run(
             || load.full_decodes_per_second(),
         );
         load.note_steps("P1", report);
-        report.add(Row::new(format!("P1 durable ingest / full decode, {}", load.name), "ledgers/s", sides, P1));
+        report.add(Row::new(
+            format!("P1 durable ingest / full decode, {}", load.name),
+            "ledgers/s",
+            sides,
+            P1,
+        ));
     }
     if wanted("P2") {
         let sides = alternate(
@@ -62,7 +67,12 @@ pub fn run(
             || load.full_decodes_per_second(),
         );
         load.note_steps("P2", report);
-        report.add(Row::new(format!("P2 bulk ingest / full decode, {}", load.name), "ledgers/s", sides, P2));
+        report.add(Row::new(
+            format!("P2 bulk ingest / full decode, {}", load.name),
+            "ledgers/s",
+            sides,
+            P2,
+        ));
     }
     if wanted("P3") {
         let sides = alternate(
@@ -70,7 +80,12 @@ pub fn run(
             || load.sqlite_per_second(directory),
         );
         load.note_steps("P3", report);
-        report.add(Row::new(format!("P3 durable ingest / SQLite, {}", load.name), "ledgers/s", sides, P3));
+        report.add(Row::new(
+            format!("P3 durable ingest / SQLite, {}", load.name),
+            "ledgers/s",
+            sides,
+            P3,
+        ));
     }
     Ok(())
 }
@@ -104,7 +119,8 @@ impl Load {
     fn note_steps(&self, goal: &str, report: &mut Report) {
         let ledgers = (self.ledgers.len() * REPETITIONS) as f64;
         let step = |(name, seconds)| format!("{name} {:.2} ms", seconds / ledgers * 1e3);
-        let steps: Vec<_> = std::mem::take(&mut *self.steps.0.lock()).into_iter().map(step).collect();
+        let steps: Vec<_> =
+            std::mem::take(&mut *self.steps.0.lock()).into_iter().map(step).collect();
         report.note(format!("{goal}, {}, per ledger: {}.", self.name, steps.join(", ")));
     }
 

@@ -41,6 +41,14 @@ pub struct Sides {
 }
 
 impl Sides {
+    /// Times to speeds: so many per second, given how many time units a second has.
+    pub fn inverse(&self, units_per_second: f64) -> Self {
+        let inverse = |sample: &Sample| {
+            Sample(sample.0.iter().map(|value| units_per_second / value).collect())
+        };
+        Self { ours: inverse(&self.ours), baseline: inverse(&self.baseline) }
+    }
+
     /// The ratio of each pair of neighbouring repetitions.
     pub fn ratios(&self) -> Sample {
         let pairs = self.ours.0.iter().zip(self.baseline.0.iter().cycle());
@@ -48,14 +56,16 @@ impl Sides {
     }
 }
 
+impl FromIterator<(f64, f64)> for Sides {
+    fn from_iter<I: IntoIterator<Item = (f64, f64)>>(pairs: I) -> Self {
+        let (ours, baseline) = pairs.into_iter().unzip();
+        Self { ours: Sample(ours), baseline: Sample(baseline) }
+    }
+}
+
 /// Measures both sides in turn.
 pub fn alternate(mut ours: impl FnMut() -> f64, mut baseline: impl FnMut() -> f64) -> Sides {
-    let mut sides = (Vec::new(), Vec::new());
-    for _ in 0..REPETITIONS {
-        sides.0.push(ours());
-        sides.1.push(baseline());
-    }
-    Sides { ours: Sample(sides.0), baseline: Sample(sides.1) }
+    (0..REPETITIONS).map(|_| (ours(), baseline())).collect()
 }
 
 /// Measures one side alone.

@@ -27,6 +27,7 @@ const LEDGERS_IN_LOG: u64 = 120;
 const REQUESTS: usize = 20_000;
 /// Longer than any start may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+const CACHE_METRIC: &str = "orrery_store_cache_bytes ";
 const MEBIBYTE: f64 = 1024.0 * 1024.0;
 
 /// Measures the wanted ones of P23 and P24, and takes the store for it.
@@ -58,7 +59,12 @@ pub fn run(
             drop(Service::start(&clean, &network).expect("the service starts again"));
             start.elapsed().as_secs_f64() * 1e3
         });
-        report.add(Row::absolute("P23 kill -9 to health up, nothing in the log", "ms", killed, P23));
+        report.add(Row::absolute(
+            "P23 kill -9 to health up, nothing in the log",
+            "ms",
+            killed,
+            P23,
+        ));
         let image = images.path().join("image");
         let recovered = repeat(|| {
             copy_image(&dirty, &image).expect("a copy");
@@ -187,7 +193,10 @@ fn query_load(client: &mut Client, questions: &Questions) -> Result<(), Box<dyn 
             0 => format!("/rest/events/by-contract/{contract}?limit=100"),
             1 => format!("/rest/events/by-tx/{hash}"),
             2 => format!("/rest/txs/by-contract/{contract}?limit=10"),
-            _ => format!("/rest/events/by-ledger?limit=1000&cursor={}", 2 + questions.last / 20_000 * number as u64),
+            _ => format!(
+                "/rest/events/by-ledger?limit=1000&cursor={}",
+                2 + questions.last / 20_000 * number as u64
+            ),
         };
         client.get(&path)?;
     }
@@ -197,6 +206,6 @@ fn query_load(client: &mut Client, questions: &Questions) -> Result<(), Box<dyn 
 /// What the service says of its block cache.
 fn cache_bytes(client: &mut Client) -> Result<f64, Box<dyn Error>> {
     let metrics = String::from_utf8(client.get("/metrics")?.to_vec())?;
-    let line = metrics.lines().find_map(|line| line.strip_prefix("orrery_store_cache_bytes "));
-    Ok(line.ok_or("no orrery_store_cache_bytes among the metrics")?.trim().parse()?)
+    let value = metrics.lines().find_map(|line| line.strip_prefix(CACHE_METRIC));
+    Ok(value.ok_or(format!("no {CACHE_METRIC}among the metrics"))?.trim().parse()?)
 }

@@ -84,7 +84,8 @@ impl Row {
     fn cells(&self) -> [String; 7] {
         let ratios = self.sides.ratios();
         let (lowest, highest) = ratios.range();
-        let mark = |mark: fn(&Goal) -> f64| self.goal.as_ref().map_or(String::new(), |g| short(mark(g)));
+        let mark =
+            |mark: fn(&Goal) -> f64| self.goal.as_ref().map_or(String::new(), |g| short(mark(g)));
         [
             self.name.clone(),
             side(&self.sides.ours, self.unit),
@@ -100,7 +101,8 @@ impl Row {
     }
 
     fn json(&self) -> Value {
-        let sample = |sample: &Sample| json!({"median": sample.median(), "values": sample.values()});
+        let sample =
+            |sample: &Sample| json!({"median": sample.median(), "values": sample.values()});
         json!({
             "name": self.name,
             "unit": self.unit,
@@ -147,7 +149,9 @@ impl Report {
                 line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
             println!("{}", cells.join(" | ").trim_end());
         }
-        println!("\nMedian of the repetitions (lowest–highest). Ratio: ours / baseline, of the medians.");
+        println!(
+            "\nMedian of the repetitions (lowest–highest). Ratio: ours / baseline, of the medians."
+        );
         self.notes.iter().for_each(|note| println!("- {note}"));
     }
 

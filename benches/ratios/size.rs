@@ -56,8 +56,14 @@ pub fn run(
     let blocks = blocks.finish() as f64 / count;
     let sqlite = sqlite.vacuumed_bytes()? as f64 / count;
 
-    let sides = |ours, baseline| Sides { ours: Sample::exact(ours), baseline: Sample::exact(baseline) };
-    report.add(Row::new("P5 size / zstd-3 of the events alone", "B/event", sides(after, blocks), P5));
+    let sides =
+        |ours, baseline| Sides { ours: Sample::exact(ours), baseline: Sample::exact(baseline) };
+    report.add(Row::new(
+        "P5 size / zstd-3 of the events alone",
+        "B/event",
+        sides(after, blocks),
+        P5,
+    ));
     let name = "P5 before the final compaction";
     report.add(Row::information(name, "B/event", sides(before, blocks)));
     report.add(Row::new("P6 size / SQLite", "B/event", sides(after, sqlite), P6));

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::{FutureExt, Stream, StreamExt};
@@ -160,7 +161,7 @@ impl Gate {
         }
     }
 
-    fn verify(&self, headers: &HeaderMap) -> Result<std::sync::Arc<Claims>, ApiError> {
+    fn verify(&self, headers: &HeaderMap) -> Result<Arc<Claims>, ApiError> {
         let token = bearer_token(headers).ok_or(ApiError::NoToken)?;
         self.deps.tokens.verify_at(token, (self.deps.clock)()).map_err(ApiError::Token)
     }

@@ -31,6 +31,14 @@ const TOPIC_FIELDS: [&str; 10] = [
     ",\"topic10\":",
 ];
 
+/// What stands for topics that an event does not have, from the first on; up to the ninth, each
+/// takes [`NO_TOPIC_LEN`] bytes.
+const NO_TOPICS: &str = concat!(
+    ",\"topic1\":null,\"topic2\":null,\"topic3\":null,\"topic4\":null,\"topic5\":null",
+    ",\"topic6\":null,\"topic7\":null,\"topic8\":null,\"topic9\":null,\"topic10\":null",
+);
+const NO_TOPIC_LEN: usize = ",\"topic1\":null".len();
+
 /// A page is mostly base64, so it is made with what the processor has for it.
 static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 
@@ -40,9 +48,12 @@ const LATEST: OffsetDateTime = datetime!(9999-12-31 23:59:59 UTC);
 /// A JSON array under construction: the answer of every route that lists events or transactions.
 pub struct List {
     out: Vec<u8>,
-    /// Neighbours share their ledger and often their contract: both are spelled once.
+    /// Neighbours share their ledger and often transaction, contract and first topic: each is
+    /// spelled once.
     time: Spelled<u64>,
+    tx: Spelled<[u8; 32]>,
     contract: Spelled<[u8; 32]>,
+    first_topic: Spelled<Vec<u8>>,
 }
 
 /// A value and its spelling.
@@ -52,10 +63,22 @@ struct Spelled<T> {
     text: String,
 }
 
+impl Default for List {
+    fn default() -> Self {
+        Self {
+            out: b"[".to_vec(),
+            time: Spelled::default(),
+            tx: Spelled::default(),
+            contract: Spelled::default(),
+            first_topic: Spelled::default(),
+        }
+    }
+}
+
 impl List {
     /// An empty array.
     pub fn new() -> Self {
-        Self { out: b"[".to_vec(), time: Spelled::default(), contract: Spelled::default() }
+        Self::default()
     }
 
     /// Closes the array.
@@ -74,18 +97,21 @@ impl List {
             self.contract(contract);
         }
         self.raw("\"");
-        for (position, field) in TOPIC_FIELDS.iter().enumerate() {
+        for (position, (field, topic)) in TOPIC_FIELDS.iter().zip(event.topics).enumerate() {
             self.raw(field);
-            match event.topics.get(position) {
-                Some(topic) => self.base64(topic),
-                None => self.raw("null"),
+            match position {
+                0 => self.first_topic(topic),
+                _ => self.base64(topic),
             }
+        }
+        if event.topics.len() < TOPIC_FIELDS.len() {
+            self.raw(&NO_TOPICS[NO_TOPIC_LEN * event.topics.len()..]);
         }
         self.raw(",\"data\":");
         self.base64(event.data);
-        self.raw(",\"tx\":");
-        self.hex(event.tx);
-        self.raw(",\"event_index\":");
+        self.raw(",\"tx\":\"");
+        self.tx(event.tx);
+        self.raw("\",\"event_index\":");
         self.optional(event.event_index);
         self.raw(",\"ledger\":");
         self.number(u64::from(event.ledger.0));
@@ -201,9 +227,7 @@ impl List {
     }
 
     fn base64(&mut self, bytes: &[u8]) {
-        self.encoded(bytes.len().div_ceil(3) * 4, |room| {
-            BASE64.encode_slice(bytes, room).is_ok()
-        });
+        self.encoded(bytes.len().div_ceil(3) * 4, |room| BASE64.encode_slice(bytes, room).is_ok());
     }
 
     fn hex(&mut self, hash: &[u8; 32]) {
@@ -218,6 +242,23 @@ impl List {
         let fits = encode(&mut self.out[start..]);
         debug_assert!(fits, "the length of an encoding follows from that of its input");
         self.out.push(b'"');
+    }
+
+    /// The topic that says what kind of event it is.
+    fn first_topic(&mut self, topic: &[u8]) {
+        if self.first_topic.of.as_deref() != Some(topic) {
+            self.first_topic = Spelled { of: Some(topic.to_vec()), text: BASE64.encode(topic) };
+        }
+        self.out.push(b'"');
+        self.out.extend_from_slice(self.first_topic.text.as_bytes());
+        self.out.push(b'"');
+    }
+
+    fn tx(&mut self, hash: &[u8; 32]) {
+        if self.tx.of != Some(*hash) {
+            self.tx = Spelled { of: Some(*hash), text: hex::encode(hash) };
+        }
+        self.out.extend_from_slice(self.tx.text.as_bytes());
     }
 
     fn contract(&mut self, id: &[u8; 32]) {

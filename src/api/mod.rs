@@ -3,8 +3,8 @@
 //!
 //! A request passes, in this order: [`server`] (connections and their limits), [`gate`] (request
 //! id, route, rate limit, token, body), a handler of its area ([`events`], [`transactions`],
-//! [`health`], [`description`]), and [`gate`] again (compression, headers, log). Each area has a table of
-//! its routes; a handler is a plain function from parameters to an answer.
+//! [`health`], [`description`], [`metrics`]), and [`gate`] again (compression, headers, log). Each
+//! area has a table of its routes; a handler is a plain function from parameters to an answer.
 
 mod answer;
 mod blocking;
@@ -84,7 +84,8 @@ pub struct ApiSettings {
     pub readers: usize,
     /// Requests that may wait for a reader; further ones are answered 503.
     pub waiting_readers: usize,
-    /// How long a client may take to send a request's head, and how long an idle connection stays open.
+    /// How long a client may take to send a request's head, and how long an idle connection stays
+    /// open.
     pub header_timeout: Duration,
     /// How long a client may take to send a request's body.
     pub body_timeout: Duration,

@@ -145,33 +145,37 @@ fn json_for_bare_error(bytes: &[u8]) -> Option<Vec<u8>> {
     if head.contains("\r\nx-request-id:") {
         return None;
     }
-    Some(match &status[1..] {
-        b"414" => whole_answer(
+    let (status, code, sentence) = match &status[1..] {
+        b"414" => (
             "414 URI Too Long",
             "uri_too_long",
             "the path and query are too long: ask for fewer values at a time",
         ),
-        b"431" => whole_answer(
+        b"431" => (
             "431 Request Header Fields Too Large",
             "headers_too_large",
             "the request's headers, or the body that they announce, are too large: send less",
         ),
-        _ => whole_answer(
+        _ => (
             "400 Bad Request",
             "bad_request",
             "the request is not well-formed HTTP/1.1: check its request line and headers, and percent-encode the path and query",
         ),
-    })
+    };
+    Some(whole_answer(status, code, sentence))
 }
 
 /// An answer for a client whose request never became one; the connection closes after it.
 pub(super) fn whole_answer(status: &str, code: &str, sentence: &str) -> Vec<u8> {
     let body = error::body(code, sentence);
-    let mut answer = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
-    )
-    .into_bytes();
+    let head = [
+        &format!("HTTP/1.1 {status}"),
+        "content-type: application/json",
+        &format!("content-length: {}", body.len()),
+        "connection: close",
+        "\r\n",
+    ];
+    let mut answer = head.join("\r\n").into_bytes();
     answer.extend_from_slice(&body);
     answer
 }

@@ -197,8 +197,7 @@ fn wrong_tokens_are_refused() {
     add("header list", with_header(json!([])));
     add("header garbage", format!("%%%.{}.{}", parts[1], parts[2]));
     add("critical extension", {
-        let mut header = Header::default();
-        header.crit = Some(vec!["b64".into()]);
+        let header = Header { crit: Some(vec!["b64".into()]), ..Header::default() };
         let key = EncodingKey::from_secret(&bench.secret());
         jsonwebtoken::encode(&header, &bench.claims(), &key).unwrap()
     });

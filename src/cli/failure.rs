@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use orrery::auth::AuthError;
-use orrery::config::ConfigError;
+use orrery::config::{ConfigError, Origin};
 use orrery::control::ControlError;
 use orrery::observe::logs::LogsError;
 use orrery::service::ServiceError;
@@ -64,15 +64,18 @@ macro_rules! failed {
     };
 }
 
-failed!(
-    AuthError,
-    ConfigError,
-    ControlError,
-    FilesError,
-    LakeError,
-    LogsError,
-    SandboxNetworkError,
-);
+failed!(AuthError, ControlError, FilesError, LakeError, LogsError, SandboxNetworkError,);
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        match &error {
+            ConfigError::WrongValue { origin: Origin::Flag(_), .. } => {
+                Self::usage(error.to_string())
+            }
+            _ => Self::failed(error.to_string()),
+        }
+    }
+}
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {

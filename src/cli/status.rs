@@ -62,9 +62,12 @@ fn table(report: &StatusReport, now: u64) -> String {
     }
     let ranges: Vec<String> = report.ranges().map(|range| range.to_string()).collect();
     row("ledgers", if ranges.is_empty() { "none".to_owned() } else { ranges.join(", ") });
-    if let (Some(ledger), Some(closed)) = (report.latest_ledger, report.latest_close_time) {
-        let age = output::duration(now.saturating_sub(closed));
-        row("latest", format!("{ledger}, closed {} ({age} ago)", output::iso_time(closed)));
+    if let Some(ledger) = report.latest_ledger {
+        let closed = report.latest_close_time.map(|closed| {
+            let age = output::duration(now.saturating_sub(closed));
+            format!(", closed {} ({age} ago)", output::iso_time(closed))
+        });
+        row("latest", format!("{ledger}{}", closed.unwrap_or_default()));
     }
     if let Some(ledger) = report.network_latest_ledger {
         row("network tip", ledger.to_string());

@@ -36,6 +36,7 @@ pub struct Metrics {
     network_latest: IntGauge,
     source_lag: IntGauge,
     store_bytes: IntGauge,
+    cache_bytes: IntGauge,
     http_requests: IntCounterVec,
     http_seconds: HistogramVec,
 }
@@ -72,6 +73,10 @@ impl Metrics {
                 "Ledgers between the source's newest and the newest stored",
             )?,
             store_bytes: IntGauge::new("orrery_store_bytes", "Size of the store on the disk")?,
+            cache_bytes: IntGauge::new(
+                "orrery_store_cache_bytes",
+                "Memory that the store's caches take",
+            )?,
             http_requests: IntCounterVec::new(
                 Opts::new("orrery_http_requests_total", "Answered requests, by route and status"),
                 &["route", "status"],
@@ -95,9 +100,13 @@ impl Metrics {
         for counter in [&self.ledgers, &self.events, &self.transactions] {
             self.registry.register(Box::new(counter.clone()))?;
         }
-        for gauge in
-            [&self.latest_ledger, &self.network_latest, &self.source_lag, &self.store_bytes]
-        {
+        for gauge in [
+            &self.latest_ledger,
+            &self.network_latest,
+            &self.source_lag,
+            &self.store_bytes,
+            &self.cache_bytes,
+        ] {
             self.registry.register(Box::new(gauge.clone()))?;
         }
         Ok(())
@@ -143,6 +152,11 @@ impl Metrics {
         self.store_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
+    /// Reports the memory that the store's caches take.
+    pub fn cache_bytes_are(&self, bytes: usize) {
+        self.cache_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
     /// Reports an answered request. `route` is the route's pattern, never the path of the request.
     pub fn http_answered(&self, route: &str, status: u16, duration: Duration) {
         self.http_requests.with_label_values(&[route, &status.to_string()]).inc();
@@ -179,6 +193,7 @@ mod tests {
         drop(metrics.step("commit"));
         metrics.http_answered("/rest/health", 200, Duration::from_micros(300));
         metrics.store_bytes_are(4096);
+        metrics.cache_bytes_are(1024);
 
         let text = metrics.render().unwrap();
         for line in [
@@ -188,6 +203,7 @@ mod tests {
             "orrery_latest_ledger 100",
             "orrery_source_lag_ledgers 10",
             "orrery_store_bytes 4096",
+            "orrery_store_cache_bytes 1024",
             "orrery_step_seconds_count{step=\"commit\"} 1",
             "orrery_step_seconds_count{step=\"prune\"} 0",
             "orrery_http_requests_total{route=\"/rest/health\",status=\"200\"} 1",

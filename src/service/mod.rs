@@ -138,7 +138,7 @@ pub async fn run(
 
 fn dependencies(ledgers: &Ledgers, tokens: Arc<Tokens>, config: &Config) -> Deps {
     let (rendered, counted) = (Arc::clone(ledgers.metrics()), Arc::clone(ledgers.metrics()));
-    let limits = &config.limits;
+    let (limits, store) = (&config.limits, Arc::clone(ledgers.store()));
     Deps {
         store: Arc::clone(ledgers.store()),
         tokens,
@@ -153,6 +153,7 @@ fn dependencies(ledgers: &Ledgers, tokens: Arc<Tokens>, config: &Config) -> Deps
         },
         clock: Arc::new(unix_now),
         metrics: Some(Arc::new(move || {
+            rendered.cache_bytes_are(store.cache_bytes());
             rendered.render().unwrap_or_else(|error| format!("# {error}\n"))
         })),
         on_request: Some(Arc::new(move |request| {

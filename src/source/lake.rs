@@ -23,6 +23,9 @@ use crate::domain::{LedgerRange, LedgerSeq, Network};
 /// Files that are fetched and taken apart at the same time.
 const PARALLEL_FILES: usize = 4;
 
+/// Keys that are looked at to find the newest: some may be files that are still being written.
+const NEWEST_KEYS: usize = 16;
+
 /// Why a lake could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LakeError {
@@ -131,8 +134,11 @@ impl Lake {
     /// The newest ledger in it, or none when it is empty; by listing where the store can, else by
     /// probing forward from `known`, a ledger that it is known to hold.
     pub async fn newest(&self, known: LedgerSeq) -> Result<Option<LedgerSeq>, LakeError> {
-        match self.store.first_keys(1).await? {
-            Some(keys) => Ok(keys.first().and_then(|key| layout::range_of(key)).map(|r| r.last)),
+        match self.store.first_keys(NEWEST_KEYS).await? {
+            Some(keys) => {
+                let whole = keys.iter().find(|key| self.layout.is_key(key));
+                Ok(whole.and_then(|key| layout::range_of(key)).map(|range| range.last))
+            }
             None => self.newest_by_probing(known).await,
         }
     }

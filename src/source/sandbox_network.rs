@@ -115,7 +115,7 @@ pub struct Maker {
 
 impl LedgerMaker for Maker {
     fn next_ledger(&mut self) -> Result<Vec<u8>, String> {
-        if self.sandbox.latest_ledger().0 % LEDGERS_PER_SNAPSHOT == 0 {
+        if self.sandbox.latest_ledger().0.is_multiple_of(LEDGERS_PER_SNAPSHOT) {
             let snapshot = self.sandbox.snapshot().map_err(|error| error.to_string())?;
             if let Some(due) = self.pending.replace(snapshot)
                 && let Err(error) = write_whole(&self.snapshot_file, &due)

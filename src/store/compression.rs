@@ -154,7 +154,8 @@ mod tests {
         let contents = ["events", "transactions"].into_iter().zip(CHOSEN);
         for ((name, chosen), (training, others)) in contents.zip(training.iter().zip(&others)) {
             // zstd wants many small samples.
-            let samples: Vec<&[u8]> = training.iter().flat_map(|record| record.chunks(512)).collect();
+            let samples: Vec<&[u8]> =
+                training.iter().flat_map(|record| record.chunks(512)).collect();
             let total: usize = others.iter().map(Vec::len).sum();
             let size = |level, dictionary: &[u8]| -> usize {
                 let mut compressor = Compressor::with_dictionary(level, dictionary).unwrap();

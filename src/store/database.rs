@@ -22,11 +22,16 @@ const BLOCK_CACHE_BYTES: usize = 64 << 20;
 const CHARGE_ESTIMATED_BY_CACHE: usize = 0;
 /// Written but not yet sorted rows, over all families.
 const WRITE_BUFFER_BYTES: usize = 64 << 20;
+/// Log that a start after a crash has to read again: it takes some 20 ms for each megabyte.
+const LOG_BYTES: u64 = 16 << 20;
 /// Keeps descriptors far below the usual limit of 1,024.
 const MAX_OPEN_FILES: i32 = 512;
 /// RocksDB's own log: enough to explain a problem, never more than a few megabytes.
 const LOG_FILE_BYTES: usize = 1 << 20;
 const LOG_FILES: usize = 4;
+/// Files of new rows before they are sorted into the others: fewer, and an import spends its time on
+/// sorting the same rows again and again; more, and a reader has to look into each of them.
+const NEW_FILES_BEFORE_COMPACTION: i32 = 8;
 /// Unit of reading of event blocks and transactions.
 const RECORD_BLOCK_BYTES: usize = 4 << 10;
 /// Unit of reading and compression of indexes.
@@ -90,7 +95,12 @@ impl Database {
 
     /// An empty batch for this database.
     pub(super) fn batch(&self) -> Batch<'_> {
-        Batch { database: self, batch: WriteBatch::default() }
+        Batch::new(self, WriteBatch::default())
+    }
+
+    /// An empty batch with room for so many bytes.
+    pub(super) fn batch_with_room(&self, bytes: usize) -> Batch<'_> {
+        Batch::new(self, WriteBatch::with_capacity_bytes(bytes))
     }
 
     /// Writes a batch and waits until it is on disk.
@@ -185,9 +195,23 @@ impl Snapshot<'_> {
 pub(super) struct Batch<'a> {
     database: &'a Database,
     batch: WriteBatch,
+    /// Families that were written to: RocksDB finds them by name, and a ledger has a thousand rows.
+    handles: [Option<&'a ColumnFamily>; Family::ALL.len()],
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    fn new(database: &'a Database, batch: WriteBatch) -> Self {
+        Self { database, batch, handles: [None; Family::ALL.len()] }
+    }
+
+    fn handle(&mut self, family: Family) -> Result<&'a ColumnFamily, StoreError> {
+        let known = &mut self.handles[family as usize];
+        match known {
+            Some(handle) => Ok(handle),
+            None => Ok(known.insert(self.database.handle(family)?)),
+        }
+    }
+
     pub(super) fn put<K: Key>(
         &mut self,
         family: Family,
@@ -203,12 +227,14 @@ impl Batch<'_> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), StoreError> {
-        self.batch.put_cf(self.database.handle(family)?, key, value);
+        let handle = self.handle(family)?;
+        self.batch.put_cf(handle, key, value);
         Ok(())
     }
 
     pub(super) fn delete<K: Key>(&mut self, family: Family, key: &K) -> Result<(), StoreError> {
-        self.batch.delete_cf(self.database.handle(family)?, key.encode());
+        let handle = self.handle(family)?;
+        self.batch.delete_cf(handle, key.encode());
         Ok(())
     }
 
@@ -219,7 +245,8 @@ impl Batch<'_> {
         from: &[u8],
         to: &[u8],
     ) -> Result<(), StoreError> {
-        self.batch.delete_range_cf(self.database.handle(family)?, from, to);
+        let handle = self.handle(family)?;
+        self.batch.delete_range_cf(handle, from, to);
         Ok(())
     }
 }
@@ -231,6 +258,7 @@ fn database_options() -> Options {
     // Families are flushed together, so that what was written without a log is lost as a whole.
     options.set_atomic_flush(true);
     options.set_db_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_max_total_wal_size(LOG_BYTES);
     options.set_max_open_files(MAX_OPEN_FILES);
     options.set_max_background_jobs(2);
     options.set_bytes_per_sync(1 << 20);
@@ -269,11 +297,13 @@ fn family_options(family: Family, cache: &Cache) -> Options {
         | Family::TxByHash
         | Family::TxByContract => {
             table.set_block_size(INDEX_BLOCK_BYTES);
+            options.set_write_buffer_size(16 << 20);
+            // What is new is compressed lightly, because it is soon sorted again.
             options.set_compression_type(DBCompressionType::Lz4);
             options.set_bottommost_compression_type(DBCompressionType::Zstd);
-            options.set_write_buffer_size(16 << 20);
         }
     }
+    options.set_level_zero_file_num_compaction_trigger(NEW_FILES_BEFORE_COMPACTION);
     options.set_block_based_table_factory(&table);
     options
 }

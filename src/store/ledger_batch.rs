@@ -10,7 +10,7 @@ use super::database::{Batch, Database};
 use super::ledgers::LedgerRow;
 use super::lookup::HashEntry;
 use super::positions::EVENTS_PER_BLOCK;
-use super::prepare::{PreparedBlock, PreparedLedger};
+use super::prepare::PreparedLedger;
 use super::query::TransactionPosition;
 use crate::domain::EventId;
 
@@ -21,14 +21,14 @@ pub(super) fn compose<'a>(
     first_event: EventId,
     change: &CoverageChange,
 ) -> Result<Batch<'a>, StoreError> {
-    let mut batch = database.batch();
+    let mut batch = database.batch_with_room(ledger.bytes());
     let key = LedgerKey(ledger.sequence);
     if let Some(raw) = &ledger.raw {
         batch.put(Family::LedgerXdr, &key, raw)?;
     }
     batch.put(Family::Ledgers, &key, row(&ledger, first_event).encode())?;
     put_coverage(&mut batch, change)?;
-    put_blocks(&mut batch, &ledger.blocks, first_event)?;
+    put_blocks(&mut batch, &ledger, first_event)?;
     put_transactions(&mut batch, &ledger, first_event)?;
     Ok(batch)
 }
@@ -56,25 +56,27 @@ fn put_coverage(batch: &mut Batch<'_>, change: &CoverageChange) -> Result<(), St
 
 fn put_blocks(
     batch: &mut Batch<'_>,
-    blocks: &[PreparedBlock],
+    ledger: &PreparedLedger,
     first_event: EventId,
 ) -> Result<(), StoreError> {
-    let mut positions_bytes = Vec::with_capacity(8);
     let mut block = first_event;
-    for prepared in blocks {
+    for prepared in &ledger.blocks {
         batch.put(Family::Events, &BlockKey(block), &prepared.bytes)?;
-        for (&contract, positions) in &prepared.contracts {
-            positions_bytes.clear();
-            positions.encode(&mut positions_bytes);
-            let key = ContractBlockKey { contract, block };
-            batch.put(Family::EventsByContract, &key, &positions_bytes)?;
-        }
-        for (&tag, positions) in &prepared.topics {
-            positions_bytes.clear();
-            positions.encode(&mut positions_bytes);
-            batch.put(Family::EventsByTopic, &TopicBlockKey { tag, block }, &positions_bytes)?;
-        }
         block.0 += prepared.events as u64;
+    }
+    let block = |relative: u64| EventId(first_event.0 + relative);
+    let mut positions = Vec::with_capacity(8);
+    for row in &ledger.contracts {
+        positions.clear();
+        row.positions.encode(&mut positions);
+        let key = ContractBlockKey { contract: row.tag, block: block(row.block) };
+        batch.put(Family::EventsByContract, &key, &positions)?;
+    }
+    for row in &ledger.topics {
+        positions.clear();
+        row.positions.encode(&mut positions);
+        let key = TopicBlockKey { tag: row.tag, block: block(row.block) };
+        batch.put(Family::EventsByTopic, &key, &positions)?;
     }
     Ok(())
 }

@@ -1,7 +1,10 @@
 //! A decoded ledger to what will be written of it, all but the row ids. Pure, so that any number of
 //! ledgers can be prepared at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use zstd::bulk::Compressor;
 
 use super::StoreError;
 use super::block;
@@ -65,17 +68,26 @@ pub struct PreparedLedger {
     pub(super) counts: LedgerCounts,
     pub(super) raw: Option<Vec<u8>>,
     pub(super) blocks: Vec<PreparedBlock>,
+    pub(super) contracts: Vec<IndexRow<ContractTag>>,
+    pub(super) topics: Vec<IndexRow<TopicTag>>,
     pub(super) transactions: Vec<PreparedTransaction>,
     pub(super) hashes: Vec<PreparedHash>,
 }
 
-/// One event block and its index rows.
+/// One event block.
 #[derive(Debug)]
 pub(super) struct PreparedBlock {
     pub bytes: Vec<u8>,
     pub events: usize,
-    pub contracts: BTreeMap<ContractTag, Positions>,
-    pub topics: BTreeMap<TopicTag, Positions>,
+}
+
+/// One row of an index of events: where in one block something occurs.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct IndexRow<T> {
+    pub tag: T,
+    /// The block's first event, counted from the first event of the ledger.
+    pub block: u64,
+    pub positions: Positions,
 }
 
 /// One smart-contract transaction and its index rows.
@@ -126,9 +138,11 @@ impl PreparedLedger {
                 prepare_hashes(transaction, events, &mut hashes);
             }
         }
+        // In the order of the keys, which is how the database takes rows in fastest.
+        hashes.sort_unstable_by_key(|hash| (hash.tag, hash.application_order));
+        let (contracts, topics) = index(ledger, &wanted);
         let raw = if options.raw_ledgers {
-            let compressed = zstd::bulk::compress(ledger.raw, RAW_LEDGER_LEVEL);
-            Some(compressed.map_err(StoreError::Compression)?)
+            Some(compress(ledger.raw).map_err(StoreError::Compression)?)
         } else {
             None
         };
@@ -144,9 +158,27 @@ impl PreparedLedger {
                 .chunks(EVENTS_PER_BLOCK)
                 .map(|part| prepare_block(ledger, part))
                 .collect::<Result<_, _>>()?,
+            contracts,
+            topics,
             transactions,
             hashes,
         })
+    }
+
+    /// About how many bytes its rows take.
+    pub(super) fn bytes(&self) -> usize {
+        const PER_INDEX_ROW: usize = 32;
+        const PER_HASH: usize = 64;
+        let raw = self.raw.as_ref().map_or(0, Vec::len);
+        let block = |block: &PreparedBlock| PER_INDEX_ROW + block.bytes.len();
+        let transaction = |transaction: &PreparedTransaction| {
+            transaction.bytes.len() + PER_INDEX_ROW * transaction.contracts.len()
+        };
+        raw + self.blocks.iter().map(block).sum::<usize>()
+            + self.transactions.iter().map(transaction).sum::<usize>()
+            + PER_INDEX_ROW * (self.contracts.len() + self.topics.len())
+            + PER_HASH * self.hashes.len()
+            + 1024
     }
 
     /// Its place in the chain.
@@ -191,6 +223,17 @@ impl EventsOfTransaction {
     }
 }
 
+/// Compresses with the thread's own context: making one costs as much as a small ledger.
+fn compress(raw: &[u8]) -> std::io::Result<Vec<u8>> {
+    thread_local! {
+        static CONTEXT: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    }
+    CONTEXT.with_borrow_mut(|context| match context {
+        Some(compressor) => compressor.compress(raw),
+        None => context.insert(Compressor::new(RAW_LEDGER_LEVEL)?).compress(raw),
+    })
+}
+
 fn count(ledger: &LedgerView<'_>, wanted: &[&EventView<'_>]) -> LedgerCounts {
     let transactions = &ledger.transactions;
     let mut counts = LedgerCounts {
@@ -214,19 +257,43 @@ fn prepare_block(
     ledger: &LedgerView<'_>,
     events: &[&EventView<'_>],
 ) -> Result<PreparedBlock, StoreError> {
-    let mut contracts = BTreeMap::<ContractTag, Positions>::new();
-    let mut topics = BTreeMap::<TopicTag, Positions>::new();
-    for (position, event) in events.iter().enumerate() {
+    let bytes = compression::compress(Content::Events, &block::encode(ledger, events))?;
+    Ok(PreparedBlock { bytes, events: events.len() })
+}
+
+fn index(
+    ledger: &LedgerView<'_>,
+    events: &[&EventView<'_>],
+) -> (Vec<IndexRow<ContractTag>>, Vec<IndexRow<TopicTag>>) {
+    let mut contracts = Vec::with_capacity(events.len());
+    let mut topics = Vec::with_capacity(4 * events.len());
+    for (number, event) in events.iter().enumerate() {
         let contract = event.contract.map_or(ContractTag::NONE, ContractTag::of);
         if event.contract.is_some() {
-            contracts.entry(contract).or_default().insert(position);
+            contracts.push((contract, number));
         }
-        for topic in ledger.topics(event) {
-            topics.entry(TopicTag::new(topic, contract)).or_default().insert(position);
+        topics.extend(ledger.topics(event).iter().map(|t| (TopicTag::new(t, contract), number)));
+    }
+    (index_rows(contracts), index_rows(topics))
+}
+
+/// The rows of an index, in the order of their keys, of the events in which each tag occurs.
+fn index_rows<T: Ord + Copy>(mut occurrences: Vec<(T, usize)>) -> Vec<IndexRow<T>> {
+    occurrences.sort_unstable();
+    let mut rows: Vec<IndexRow<T>> = Vec::with_capacity(occurrences.len());
+    for (tag, number) in occurrences {
+        let position = number % EVENTS_PER_BLOCK;
+        let block = (number - position) as u64;
+        match rows.last_mut() {
+            Some(row) if row.tag == tag && row.block == block => row.positions.insert(position),
+            _ => {
+                let mut positions = Positions::default();
+                positions.insert(position);
+                rows.push(IndexRow { tag, block, positions });
+            }
         }
     }
-    let bytes = compression::compress(Content::Events, &block::encode(ledger, events))?;
-    Ok(PreparedBlock { bytes, events: events.len(), contracts, topics })
+    rows
 }
 
 fn prepare_transaction(
@@ -263,5 +330,20 @@ fn prepare_hashes(
             prepare(&transaction.hash, HashRole::Outer { inner });
             prepare(&inner, HashRole::Inner(inner));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn index_rows_come_in_the_order_of_their_keys() {
+        let row = |tag, block, word| IndexRow { tag, block, positions: Positions(word) };
+        let rows = index_rows(vec![(2, 64), (1, 130), (2, 0), (1, 3), (2, 127), (1, 3)]);
+        assert_eq!(
+            rows,
+            [row(1, 0, 1 << 3), row(1, 128, 1 << 2), row(2, 0, 1), row(2, 64, 1 << 63 | 1)]
+        );
     }
 }

@@ -7,8 +7,8 @@ use super::columns::{
     BlockKey, ContractBlockKey, ContractTag, ContractTransactionKey, Family, HashKey, HashTag, Key,
     LedgerKey, TopicBlockKey, TopicTag, TransactionKey,
 };
-use super::database::{Batch, Snapshot, corrupt};
 use super::compression::{self, Content};
+use super::database::{Batch, Snapshot, corrupt};
 use super::lookup::{HashEntry, HashRole};
 use super::query::TransactionPosition;
 use super::{Store, StoreError, TOTALS_ROW, transaction_record};

@@ -1,8 +1,8 @@
 //! Questions about smart-contract transactions, in chain order.
 
 use super::bytes::Malformed;
-use super::compression::{self, Content};
 use super::columns::{ContractTag, Family, Key, TransactionKey};
+use super::compression::{self, Content};
 use super::database::{Snapshot, corrupt};
 use super::events::hash_entries;
 use super::query::{QueryCost, TransactionPosition, TransactionQuery, TransactionRecord};

@@ -50,6 +50,9 @@ pub struct Event {
     pub data: Vec<u8>,
 }
 
+/// Contracts that share their first bytes with another.
+const TWINS: usize = 3;
+
 /// Few contracts, topics and hashes, so that they meet often; some share the first bytes, so that
 /// the tags in the indexes collide.
 pub struct Universe {
@@ -60,7 +63,7 @@ pub struct Universe {
 impl Universe {
     pub fn random(rng: &mut ChaCha8Rng) -> Self {
         let mut contracts: Vec<ContractId> = (0..12).map(|_| ContractId(rng.random())).collect();
-        for _ in 0..3 {
+        for _ in 0..TWINS {
             let mut twin = *contracts.choose(rng).unwrap();
             twin.0[31] ^= 1;
             contracts.push(twin);
@@ -72,6 +75,11 @@ impl Universe {
             })
             .collect();
         Self { contracts, topics }
+    }
+
+    /// Leaves out the contracts that share their first bytes with another.
+    pub fn without_twins(&mut self) {
+        self.contracts.truncate(self.contracts.len() - TWINS);
     }
 
     /// A contract or topic early in the list is far more frequent than a late one.
@@ -87,10 +95,33 @@ impl Universe {
         if !transactions.is_empty() {
             self.fees(rng, &transactions, Placement::BeforeAllTransactions, &mut events);
             for index in 0..transactions.len() {
-                self.operations(rng, index, &mut events);
+                // Now and then more events than fit one block.
+                let many = rng.random_bool(0.05);
+                let count = if many { 90 } else { rng.random_range(0..6) };
+                self.operations(rng, index, count, &mut events);
             }
             self.fees(rng, &transactions, Placement::AfterAllTransactions, &mut events);
         }
+        Self::close(rng, sequence, previous, transactions, events)
+    }
+
+    /// A ledger of many transactions with many events each.
+    pub fn dense_ledger(&self, rng: &mut ChaCha8Rng, sequence: u32, previous: [u8; 32]) -> Ledger {
+        let transactions: Vec<Transaction> = (0..40).map(|_| self.transaction(rng)).collect();
+        let mut events = Vec::new();
+        for index in 0..transactions.len() {
+            self.operations(rng, index, 50, &mut events);
+        }
+        Self::close(rng, sequence, previous, transactions, events)
+    }
+
+    fn close(
+        rng: &mut ChaCha8Rng,
+        sequence: u32,
+        previous: [u8; 32],
+        transactions: Vec<Transaction>,
+        events: Vec<Event>,
+    ) -> Ledger {
         let mut ledger = Ledger {
             sequence,
             hash: Sha256::digest([&previous[..], &sequence.to_be_bytes()].concat()).into(),
@@ -155,9 +186,13 @@ impl Universe {
         }
     }
 
-    fn operations(&self, rng: &mut ChaCha8Rng, transaction: usize, events: &mut Vec<Event>) {
-        // Now and then more events than fit one block.
-        let count = if rng.random_bool(0.05) { 90 } else { rng.random_range(0..6) };
+    fn operations(
+        &self,
+        rng: &mut ChaCha8Rng,
+        transaction: usize,
+        count: u32,
+        events: &mut Vec<Event>,
+    ) {
         for event_index in 0..count {
             let placement = Placement::Operation { operation: event_index / 3, event_index };
             events.push(self.event(rng, transaction, placement));

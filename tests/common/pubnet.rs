@@ -1,5 +1,5 @@
-//! Twelve consecutive ledgers of the public network, read and stored as an import would, and a model
-//! of what the API must say about them, built from the full decoding.
+//! Twelve consecutive ledgers of the public network, read and stored as an import would, and a
+//! model of what the API must say about them, built from the full decoding.
 
 use std::fs::File;
 use std::io::Read;

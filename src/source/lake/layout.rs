@@ -86,6 +86,11 @@ impl Layout {
         group(ledger, self.ledgers_per_batch)
     }
 
+    /// Whether a key has the extension of this lake's files.
+    pub(super) fn is_key(&self, key: &str) -> bool {
+        key.split_once(".xdr.").is_some_and(|(_, extension)| extension == self.extension)
+    }
+
     /// Key of the file that holds `ledger`.
     pub fn key_of(&self, ledger: LedgerSeq) -> String {
         let batch = self.batch_of(ledger);

@@ -44,6 +44,9 @@ async fn finds_both_ends_and_reads_in_order() {
     let newest = lake.newest(LedgerSeq::FIRST).await.unwrap().unwrap();
     assert_eq!(newest, LedgerSeq(63_092_993));
     assert_eq!(lake.oldest(newest).await.unwrap(), LedgerSeq(63_092_982));
+    let partly = copy.path().join("FC3E15FF--63040000-63103999/FC3D46FD--63092994.xdr.zst.part");
+    fs::write(partly, "half").unwrap();
+    assert_eq!(lake.newest(LedgerSeq::FIRST).await.unwrap(), Some(newest));
     for known in 63_092_982..=63_092_993 {
         let probed = lake.newest_by_probing(LedgerSeq(known)).await.unwrap();
         assert_eq!(probed, Some(newest), "from {known}");

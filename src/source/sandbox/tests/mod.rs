@@ -3,6 +3,7 @@
 mod execution;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 use ed25519_dalek::{Signature, VerifyingKey};
@@ -318,7 +319,7 @@ fn a_halted_network_goes_on_at_the_time_it_is_given() {
 
 #[test]
 fn refuses_what_it_cannot_make() {
-    for range in [0..=MAX_TRANSACTIONS + 1, 5..=4] {
+    for range in [0..=MAX_TRANSACTIONS + 1, RangeInclusive::new(5, 4)] {
         let config = SandboxConfig { transactions_per_ledger: range, ..configuration() };
         assert!(matches!(Sandbox::new(config), Err(SandboxError::TransactionRange { .. })));
     }

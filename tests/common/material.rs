@@ -1,0 +1,100 @@
+//! Files of ledgers to import, and what a store holds once all are imported.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use flate2::write::GzEncoder;
+use orrery::domain::{LedgerSeq, Network};
+use orrery::source::files::LedgerFiles;
+use orrery::source::sandbox::{Sandbox, SandboxConfig};
+use tempfile::TempDir;
+
+use super::contents::Contents;
+
+const LEDGERS_PER_FILE: u32 = 100;
+/// Consecutive ledgers of the public network in the collection of real ledgers.
+const PUBLIC_LEDGERS: std::ops::RangeInclusive<u32> = 63_092_982..=63_092_993;
+
+/// Ledgers in files.
+pub struct Material {
+    pub network: Network,
+    /// In the order of their ledgers.
+    pub files: Vec<PathBuf>,
+    /// The last ledger of each file.
+    pub ends: Vec<LedgerSeq>,
+    /// What an import of all files leaves.
+    pub whole: Contents,
+    _directory: Option<TempDir>,
+}
+
+impl Material {
+    /// Made ledgers in framed files, plain and compressed.
+    pub fn made(ledgers: u32) -> Self {
+        let network = Network::from_name_or_passphrase("local");
+        let config = SandboxConfig {
+            network: network.clone(),
+            seed: 1,
+            start_time: 1_750_000_000,
+            close_interval: 5,
+            transactions_per_ledger: 0..=24,
+        };
+        let mut sandbox = Sandbox::new(config).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (mut files, mut ends, mut whole) = (Vec::new(), Vec::new(), Contents::default());
+        for number in 0..ledgers.div_ceil(LEDGERS_PER_FILE) {
+            let mut framed = Vec::new();
+            for _ in 0..LEDGERS_PER_FILE.min(ledgers - number * LEDGERS_PER_FILE) {
+                let xdr = sandbox.next_ledger().unwrap();
+                whole.add(&xdr, &network);
+                // A record mark (RFC 5531): the last fragment, and its length.
+                framed.extend_from_slice(&(1 << 31 | xdr.len() as u32).to_be_bytes());
+                framed.extend_from_slice(&xdr);
+            }
+            files.push(write(directory.path(), number, &framed));
+            ends.push(sandbox.latest_ledger());
+        }
+        Self { network, files, ends, whole, _directory: Some(directory) }
+    }
+
+    /// Real ledgers; none, with a word about it, where the collection is not there.
+    pub fn public() -> Option<Self> {
+        let data = std::env::var_os("ORRERY_TEST_DATA").map(PathBuf::from);
+        let data =
+            data.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"));
+        let directory = data.join("ledgers/pubnet");
+        if !directory.exists() {
+            println!(
+                "skipped the ledgers of the public network: {} does not exist",
+                directory.display()
+            );
+            return None;
+        }
+        let name = |sequence| directory.join(format!("ledger-{sequence}.xdr.gz"));
+        let files: Vec<PathBuf> = PUBLIC_LEDGERS.map(name).collect();
+        let network = Network::from_name_or_passphrase("mainnet");
+        let mut whole = Contents::default();
+        for ledger in LedgerFiles::new(&files) {
+            whole.add(&ledger.unwrap().xdr, &network);
+        }
+        let ends = PUBLIC_LEDGERS.map(LedgerSeq).collect();
+        Some(Self { network, files, ends, whole, _directory: None })
+    }
+}
+
+/// Writes a file plain, with gzip or with zstd, by turns.
+fn write(directory: &Path, number: u32, framed: &[u8]) -> PathBuf {
+    let suffix = ["", ".gz", ".zst"][number as usize % 3];
+    let path = directory.join(format!("ledgers-{number}.xdr{suffix}"));
+    let mut file = File::create(&path).unwrap();
+    match suffix {
+        ".gz" => {
+            let mut encoder = GzEncoder::new(file, flate2::Compression::fast());
+            encoder.write_all(framed).unwrap();
+            encoder.finish().unwrap();
+        }
+        ".zst" => zstd::stream::copy_encode(framed, file, 1).unwrap(),
+        _ => file.write_all(framed).unwrap(),
+    }
+    path
+}

@@ -1,0 +1,391 @@
+//! Kill −9 at random moments, again and again: the real program loses nothing that it acknowledged,
+//! invents nothing, and answers within two seconds of the restart.
+//!
+//! Small: 13 kills; full: 200.
+
+mod common {
+    pub mod contents;
+    pub mod material;
+    pub mod process;
+    pub mod size;
+}
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use common::contents::Contents;
+use common::material::Material;
+use common::process::{HTTP, Moment, Program, copy, run};
+use common::size;
+use orrery::domain::{LedgerSeq, Network};
+use orrery::source::follow::{Fetched, LedgerSource};
+use orrery::source::paced::Paced;
+use orrery::source::sandbox_network::{self, Maker};
+use orrery::store::Store;
+use parking_lot::Mutex;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
+
+/// From the start of a service to its answer that it is up.
+const TIME_TO_HEALTH: Duration = Duration::from_secs(2);
+
+/// Several services at once would measure each other.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// What the kills hit, and how long the restarts took.
+#[derive(Default)]
+struct Tally {
+    phases: BTreeMap<&'static str, u64>,
+    restarts: Vec<Duration>,
+    found: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    fn killed(&mut self, phase: &'static str) {
+        *self.phases.entry(phase).or_default() += 1;
+    }
+
+    fn found(&mut self, what: &'static str) {
+        *self.found.entry(what).or_default() += 1;
+    }
+
+    #[track_caller]
+    fn restarted(&mut self, service: &mut Program) {
+        let took = service.time_to_health();
+        assert!(took <= TIME_TO_HEALTH, "up only after {took:?}: {}", service.errors());
+        self.restarts.push(took);
+    }
+
+    #[track_caller]
+    /// What a killed process left: `restart` on a copy is up in time, and is killed as well; then its
+    /// store is read. So the directory itself meets the next process as the last one left it.
+    fn after_kill(
+        &mut self,
+        directory: &Path,
+        network: &Network,
+        restart: impl FnOnce(&Path) -> Program,
+    ) -> Contents {
+        let parent = tempfile::tempdir().unwrap();
+        let examined = parent.path().join("copy");
+        copy(directory, &examined);
+        let mut service = restart(&examined);
+        self.restarted(&mut service);
+        service.kill();
+        let store = Store::open(&examined, Some(network)).unwrap();
+        let contents = Contents::of(&store);
+        if contents.is_half_pruned(&store.status()) {
+            self.found("amid pruning");
+        }
+        contents
+    }
+
+    fn report(&mut self, what: &str) {
+        self.restarts.sort();
+        println!(
+            "{what}: {} kills {:?}, of these {:?}; {} restarts, up after {:?}, at most {:?}",
+            self.phases.values().sum::<u64>(),
+            self.phases,
+            self.found,
+            self.restarts.len(),
+            self.restarts[self.restarts.len() / 2],
+            self.restarts[self.restarts.len() - 1],
+        );
+    }
+}
+
+fn serve(directory: &Path, network: &Network, settings: &[(&str, String)]) -> Program {
+    let arguments = ["serve", "--no-source", "--listen", "127.0.0.1:0", "--network"];
+    Program::start(directory, arguments.into_iter().chain([network.passphrase()]), settings)
+}
+
+fn demo(directory: &Path, settings: &[(&str, String)]) -> Program {
+    Program::start(directory, ["demo", "--listen", "127.0.0.1:0"], settings)
+}
+
+fn import(directory: &Path, material: &Material, files: usize) -> Program {
+    let arguments = ["import", "--network", material.network.passphrase()];
+    let files = material.files[..files].iter().map(|file| file.to_str().unwrap());
+    Program::start(directory, arguments.into_iter().chain(files), &[])
+}
+
+/// Imports everything without being interrupted, and says how long that takes.
+fn import_all(directory: &Path, material: &Material) -> Duration {
+    let start = Instant::now();
+    let ended = import(directory, material, material.files.len()).end();
+    assert!(ended.status.success(), "{}", ended.errors);
+    let duration = start.elapsed();
+    assert_complete(directory, material);
+    duration
+}
+
+fn assert_complete(directory: &Path, material: &Material) {
+    let contents = Contents::of(&Store::open(directory, None).unwrap());
+    contents.assert_beginning_of(&material.whole, LedgerSeq(0));
+    assert_eq!(contents.len(), material.whole.len());
+}
+
+/// Keeps this many ledgers of everything.
+fn keep(ledgers: u32) -> [(&'static str, String); 3] {
+    ["ORRERY_RETENTION_RAW_LEDGERS", "ORRERY_RETENTION_EVENTS", "ORRERY_RETENTION_TRANSACTIONS"]
+        .map(|setting| (setting, ledgers.to_string()))
+}
+
+/// The first ledger that is kept of this many, up to the newest.
+fn kept_from(latest: Option<LedgerSeq>, ledgers: u32) -> LedgerSeq {
+    LedgerSeq(latest.map_or(0, |latest| (latest.0 + 1).saturating_sub(ledgers)))
+}
+
+fn up_to(rng: &mut ChaCha8Rng, longest: Duration) -> Duration {
+    longest.mul_f64(rng.random())
+}
+
+fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// Kills imports of `material`, one after the other, `kills` times. Each one that comes to its end
+/// leaves what an uninterrupted one leaves, ids included.
+fn kill_imports(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, kills: u64) {
+    let duration = import_all(tempfile::tempdir().unwrap().path(), material);
+    println!("an uninterrupted import of {} ledgers: {duration:?}", material.whole.len());
+    let mut kills_left = kills;
+    while kills_left > 0 {
+        let directory = tempfile::tempdir().unwrap();
+        let mut durable = None;
+        while kills_left > 0 {
+            let some = rng.random_range(1..=material.files.len());
+            let files = if rng.random_bool(0.5) { material.files.len() } else { some };
+            let mut running = import(directory.path(), material, files);
+            let moment = match rng.random_range(0..10) {
+                0..2 => Moment::Start(up_to(rng, millis(150))),
+                2..6 => Moment::Start(up_to(rng, duration.mul_f64(1.1))),
+                _ => Moment::FirstTable(up_to(rng, millis(100))),
+            };
+            let Some(phase) = running.kill_at(moment) else {
+                let ended = running.end();
+                assert!(ended.status.success(), "{}", ended.errors);
+                // What an import that ended says is stored stays, whatever is killed afterwards.
+                durable = durable.max(Some(material.ends[files - 1]));
+                if files == material.files.len() {
+                    break;
+                }
+                continue;
+            };
+            kills_left -= 1;
+            tally.killed(phase);
+            let restart = |copy: &Path| serve(copy, &material.network, &[]);
+            let contents = tally.after_kill(directory.path(), &material.network, restart);
+            contents.assert_beginning_of(&material.whole, LedgerSeq(0));
+            assert!(contents.latest() >= durable, "what was there before the import is gone");
+            if contents.latest() > durable {
+                tally.found("with new ledgers on disk");
+            }
+            durable = contents.latest();
+        }
+        import_all(directory.path(), material);
+    }
+}
+
+/// Kills the service while an import goes through it: the import says so, and what it counts as
+/// stored is stored.
+fn kill_service_under_import(
+    tally: &mut Tally,
+    material: &Material,
+    rng: &mut ChaCha8Rng,
+    kills: u64,
+) {
+    let restart = |directory: &Path| serve(directory, &material.network, &[]);
+    for _ in 0..kills {
+        let directory = tempfile::tempdir().unwrap();
+        let mut service = restart(directory.path());
+        tally.restarted(&mut service);
+        let client = import(directory.path(), material, material.files.len());
+        let longest = millis(material.whole.len() as u64 / 2);
+        let phase = service.kill_at(Moment::NewLedger(up_to(rng, longest)));
+        tally.killed(phase.expect("the service does not end by itself"));
+        let ended = client.end();
+        let contents = tally.after_kill(directory.path(), &material.network, restart);
+        contents.assert_beginning_of(&material.whole, LedgerSeq(0));
+        match ended.status.code() {
+            Some(1) => {
+                tally.found("with an import that says so");
+                let acknowledged = acknowledged(&ended.errors);
+                assert!(contents.len() as u64 >= acknowledged, "only {}", contents.len());
+            }
+            Some(0) => assert_eq!(contents.len(), material.whole.len()),
+            other => panic!("the import ended with {other:?}: {}", ended.errors),
+        }
+        import_all(directory.path(), material);
+    }
+}
+
+/// How many ledgers an import that lost its service says are stored. It says it in one sentence.
+fn acknowledged(errors: &str) -> u64 {
+    let sentences: Vec<_> =
+        errors.lines().filter_map(|line| line.strip_prefix("orrery: ")).collect();
+    let [sentence] = sentences[..] else { panic!("not one sentence: {errors}") };
+    let stored = sentence.strip_prefix("the running service ended the connection");
+    let stored = stored.unwrap_or_else(|| panic!("it says nothing of the service: {sentence}"));
+    let count = stored.split(' ').find_map(|word| word.parse().ok());
+    count.unwrap_or(u64::from(!stored.is_empty()))
+}
+
+/// Kills a service while it removes what is too old.
+fn kill_prunings(tally: &mut Tally, material: &Material, rng: &mut ChaCha8Rng, kills: u64) {
+    let parent = tempfile::tempdir().unwrap();
+    let imported = parent.path().join("imported");
+    import_all(&imported, material);
+    let ledgers = material.whole.len() as u32 / 10;
+    let floor = kept_from(material.whole.latest(), ledgers);
+    let longest = millis(u64::from(ledgers) * 2);
+    for kill in 0..kills {
+        let directory = parent.path().join(kill.to_string());
+        copy(&imported, &directory);
+        // Then once more, where the first left off.
+        for _ in 0..2 {
+            let mut service = serve(&directory, &material.network, &keep(ledgers));
+            tally.restarted(&mut service);
+            let phase = service.kill_at(Moment::Up(up_to(rng, longest)));
+            tally.killed(phase.expect("the service does not end by itself"));
+            let restart = |copy: &Path| serve(copy, &material.network, &[]);
+            let contents = tally.after_kill(&directory, &material.network, restart);
+            contents.assert_beginning_of(&material.whole, floor);
+        }
+    }
+}
+
+#[test]
+fn a_killed_import_goes_on_as_if_it_had_not_been_killed() {
+    let _alone = ALONE.lock();
+    let rng = &mut ChaCha8Rng::seed_from_u64(1);
+    let mut tally = Tally::default();
+    let made = Material::made(size::choose(300, 3000) as u32);
+    kill_imports(&mut tally, &made, rng, size::choose(3, 55));
+    kill_service_under_import(&mut tally, &made, rng, size::choose(1, 10));
+    kill_prunings(&mut tally, &made, rng, size::choose(1, 8));
+    if let Some(public) = Material::public() {
+        kill_imports(&mut tally, &public, rng, size::choose(1, 19));
+    }
+    tally.report("import");
+}
+
+/// The network of a demo's data directory, run again in this process: without interruptions, and
+/// without its pace.
+struct Uninterrupted {
+    source: Paced<Maker>,
+    runtime: tokio::runtime::Runtime,
+    network: Network,
+    contents: Contents,
+    _directory: TempDir,
+}
+
+impl Uninterrupted {
+    fn of(data_dir: &Path, network: &Network) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let beginning = Path::new("sandbox/beginning.json");
+        fs::create_dir(directory.path().join("sandbox")).unwrap();
+        fs::copy(data_dir.join(beginning), directory.path().join(beginning)).unwrap();
+        let source = sandbox_network::open(directory.path(), network, None, 0, 0).unwrap();
+        // With a paused clock, waiting for the next ledger takes no time.
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+        let (network, contents) = (network.clone(), Contents::default());
+        Self { source, runtime, network, contents, _directory: directory }
+    }
+
+    /// What a store holds that has come this far.
+    fn up_to(&mut self, latest: Option<LedgerSeq>) -> &Contents {
+        while self.contents.latest() < latest {
+            let fetched = self.runtime.block_on(self.source.fetch(LedgerSeq(0))).unwrap();
+            let Fetched::Ledgers(ledgers) = fetched else { panic!("it always makes a ledger") };
+            ledgers.iter().for_each(|ledger| self.contents.add(&ledger.xdr, &self.network));
+        }
+        &self.contents
+    }
+}
+
+/// Tokens of a demo, issued and revoked while it runs.
+#[derive(Default)]
+struct Tokens {
+    valid: Vec<String>,
+    revoked: Vec<String>,
+}
+
+impl Tokens {
+    /// Issues one, and revokes the oldest when there are several. Both are acknowledged.
+    fn change(&mut self, data_dir: &Path) {
+        let issued = run(data_dir, ["token", "issue", "--sub", "someone"]);
+        assert!(issued.status.success(), "{}", issued.errors);
+        self.valid.push(issued.output.trim().to_owned());
+        if self.valid.len() > 2 {
+            let oldest = self.valid.remove(0);
+            let claims = oldest.split('.').nth(1).unwrap();
+            let claims: serde_json::Value =
+                serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
+            let revoked = run(data_dir, ["token", "revoke", claims["jti"].as_str().unwrap()]);
+            assert!(revoked.status.success(), "{}", revoked.errors);
+            self.revoked.push(oldest);
+        }
+    }
+
+    fn check(&self, base: &str) {
+        let ask = |token: &String| {
+            let request = HTTP.get(format!("{base}/events/by-ledger?limit=1"));
+            request.bearer_auth(token).send().unwrap().status().as_u16()
+        };
+        assert!(self.valid.iter().all(|token| ask(token) == 200), "a token was lost");
+        assert!(self.revoked.iter().all(|token| ask(token) == 401), "a revocation was lost");
+    }
+}
+
+/// Kills demos on one directory, one after the other.
+fn kill_demos(tally: &mut Tally, rng: &mut ChaCha8Rng, kills: u64) {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("demo");
+    let network = Network::from_name_or_passphrase("local");
+    let (mut uninterrupted, mut tokens) = (None, Tokens::default());
+    let (mut floor, mut durable) = (LedgerSeq(0), None);
+    for kill in 0..kills {
+        let kept = rng.random_bool(0.4).then(|| rng.random_range(20..30));
+        let settings: Vec<_> = kept.into_iter().flat_map(keep).collect();
+        let mut running = demo(&directory, &settings);
+        if kill % 3 == 2 {
+            tally.restarted(&mut running);
+            tokens.check(&running.base().unwrap());
+            tokens.change(&directory);
+        }
+        let moment = match rng.random_range(0..10) {
+            0..4 => Moment::Start(up_to(rng, millis(250))),
+            4..6 => Moment::Up(up_to(rng, millis(30))),
+            6..8 => Moment::Up(up_to(rng, millis(2000))),
+            // The next ledger comes a second after the last.
+            _ => Moment::NewLedger(millis(950) + up_to(rng, millis(100))),
+        };
+        tally.killed(running.kill_at(moment).expect("a demo does not end by itself"));
+        let contents = tally.after_kill(&directory, &network, |copy| demo(copy, &[]));
+        assert!(contents.latest() >= durable.max(running.acknowledged()), "ledgers are gone");
+        durable = durable.max(running.acknowledged());
+        floor = floor.max(kept.map_or(floor, |kept| kept_from(contents.latest(), kept)));
+        let Some((first, latest)) = contents.range() else { continue };
+        assert_eq!(first, LedgerSeq(2));
+        let uninterrupted =
+            uninterrupted.get_or_insert_with(|| Uninterrupted::of(&directory, &network));
+        contents.assert_beginning_of(uninterrupted.up_to(Some(latest)), floor);
+    }
+}
+
+#[test]
+fn a_killed_demo_goes_on_as_if_it_had_not_been_killed() {
+    let _alone = ALONE.lock();
+    let rng = &mut ChaCha8Rng::seed_from_u64(2);
+    let mut tally = Tally::default();
+    for _ in 0..size::choose(1, 2) {
+        kill_demos(&mut tally, rng, size::choose(6, 50));
+    }
+    tally.report("demo");
+}
