@@ -2,9 +2,9 @@
 //! topic columns, transactions by hash, whole ledgers. WAL, `synchronous=FULL`, one transaction per
 //! ledger, prepared statements.
 //!
-//! Where there was a choice, it is in the baseline's favour: it is handed decoded ledgers, stores
-//! the hashes of only those transactions that we look up, and finds an event's data by its offset
-//! instead of decoding the event again.
+//! Writing is in the baseline's favour where there was a choice: it is handed decoded ledgers, and
+//! stores the hashes of only those transactions that we look up. Reading is as stellar-rpc reads:
+//! the event's XDR is decoded, and its topics and data are encoded again.
 
 use std::path::Path;
 
@@ -12,6 +12,7 @@ use orrery::decode::{EventType, EventView, LedgerView, Placement};
 use orrery::domain::{ContractId, EventId, LedgerSeq};
 use orrery::store::EventRecord;
 use rusqlite::{CachedStatement, Connection, Result, Row, params};
+use stellar_xdr::{ContractEventBody, DiagnosticEvent, Limits, ReadXdr, ScVal, WriteXdr};
 
 const SCHEMA: &str = "
     CREATE TABLE ledger_close_meta (sequence INTEGER NOT NULL PRIMARY KEY, meta BLOB NOT NULL);
@@ -36,15 +37,11 @@ const SCHEMA: &str = "
 const INSERT_LEDGER: &str = "INSERT INTO ledger_close_meta VALUES (?, ?)";
 const INSERT_TRANSACTION: &str = "INSERT OR IGNORE INTO transactions VALUES (?, ?, ?)";
 const INSERT_EVENT: &str = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-const BY_CONTRACT: &str = "SELECT id, event_type, event_data, ledger_close_time, transaction_hash,
-    topic1, topic2, topic3, topic4 FROM events WHERE contract_id = ? ORDER BY id DESC LIMIT ?";
+const BY_CONTRACT: &str = "SELECT id, event_type, event_data, ledger_close_time, transaction_hash
+    FROM events WHERE contract_id = ? ORDER BY id DESC LIMIT ?";
 /// Pages of memory for the cache, in KiB when negative: as much as our block cache.
 const CACHE: i32 = -64 * 1024;
 const CONTRACT_EVENT: i64 = 1;
-/// Bytes of a `DiagnosticEvent` with a contract before its first topic: success flag, extension
-/// point, optional contract, type, version of the body, number of topics.
-const BEFORE_TOPICS: usize = 4 + 4 + 36 + 4 + 4 + 4;
-
 /// An open database.
 pub struct Sqlite {
     connection: Connection,
@@ -161,11 +158,12 @@ fn visit_row(
     let id = row.get_ref(0)?.as_str()?;
     let (toid, index) = id.split_once('-').unwrap_or((id, "0"));
     let toid: u64 = toid.parse().unwrap_or_default();
-    let mut topics = Vec::with_capacity(4);
-    for column in 5..9 {
-        topics.extend(row.get_ref(column)?.as_blob_or_null()?);
-    }
-    let data_at = BEFORE_TOPICS + topics.iter().map(|topic| topic.len()).sum::<usize>();
+    let event = DiagnosticEvent::from_xdr(row.get_ref(2)?.as_blob()?, Limits::none());
+    let ContractEventBody::V0(body) = event.expect("what was stored").event.body;
+    let encode = |value: &ScVal| value.to_xdr(Limits::none()).expect("what was decoded");
+    let topics: Vec<Vec<u8>> = body.topics.iter().map(encode).collect();
+    let topics: Vec<&[u8]> = topics.iter().map(Vec::as_slice).collect();
+    let data = encode(&body.data);
     let tx: [u8; 32] = row.get(4)?;
     visit(&EventRecord {
         id: EventId(toid),
@@ -178,7 +176,7 @@ fn visit_row(
         contract: Some(contract.as_bytes()),
         event_type: EventType::Contract,
         topics: &topics,
-        data: row.get_ref(2)?.as_blob()?.get(data_at..).unwrap_or_default(),
+        data: &data,
     });
     Ok(())
 }
