@@ -57,6 +57,9 @@ pub enum SourceError {
     /// It may answer later.
     #[error("{0}")]
     Retryable(String),
+    /// It no longer has the ledger that was asked for; another source may have it.
+    #[error("{0}")]
+    Gone(String),
     /// It will never answer.
     #[error("{0}")]
     Fatal(String),
@@ -336,7 +339,7 @@ impl Follower {
     async fn wait_after(&mut self, error: impl Into<SurveyError>) -> Result<(), FollowError> {
         let reason = match error.into() {
             SurveyError::Final(error) => return Err(error),
-            SurveyError::Source(SourceError::Fatal(reason)) => {
+            SurveyError::Source(SourceError::Gone(reason) | SourceError::Fatal(reason)) => {
                 return Err(FollowError::Source(reason));
             }
             SurveyError::Source(SourceError::Retryable(reason)) => reason,
