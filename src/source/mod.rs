@@ -3,6 +3,7 @@
 
 pub mod files;
 pub mod follow;
+pub mod http;
 pub mod lake;
 pub mod paced;
 pub mod records;

@@ -1,0 +1,177 @@
+//! What all sources on the network share: one way to make an HTTP client, to read an answer without
+//! letting it grow beyond a limit, and to name an address without its secrets. Knows nothing of what
+//! is asked for.
+
+use std::error::Error;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, Response, StatusCode, Url};
+
+/// Redirects that are followed one after the other.
+const MOST_REDIRECTS: usize = 3;
+/// A word in a path that is at least this long, and holds letters and digits, may be a key.
+const SHORTEST_KEY: usize = 20;
+
+/// How long a client waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until a connection stands, with TLS.
+    pub connect: Duration,
+    /// Between two pieces of an answer, and until its first.
+    pub idle: Duration,
+}
+
+impl Default for Timeouts {
+    /// 5 seconds to connect, 8 seconds between two pieces.
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(5), idle: Duration::from_secs(8) }
+    }
+}
+
+/// Why there is no answer. None of them names the address: who asked knows how to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// The TLS library or the system's settings refuse.
+    #[error("no HTTP client can be set up: {0}")]
+    Setup(String),
+    /// Name, route, port or certificate.
+    #[error("no connection: {0}")]
+    NoConnection(String),
+    /// It is connected and silent.
+    #[error("no answer in time")]
+    TimedOut,
+    /// The answer ended too early, or is no HTTP.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// More bytes than are read, counted after decompression.
+    #[error("the answer is longer than {0} bytes, the most that is read")]
+    TooLong(u64),
+}
+
+impl From<reqwest::Error> for HttpError {
+    fn from(error: reqwest::Error) -> Self {
+        match (error.is_connect(), error.is_timeout()) {
+            (true, true) => Self::NoConnection("it was not accepted in time".to_owned()),
+            (true, false) => Self::NoConnection(root_cause(&error)),
+            (false, true) => Self::TimedOut,
+            (false, false) => Self::Broken(root_cause(&error)),
+        }
+    }
+}
+
+/// A client that says who it is, understands gzip, trusts the certificates that the system trusts and
+/// follows redirects only on the same server, where they keep method and body.
+///
+/// # Errors
+/// [`HttpError::Setup`]
+pub fn client(timeouts: Timeouts) -> Result<Client, HttpError> {
+    // Another provider that was installed before is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = || {
+        Client::builder()
+            .user_agent(concat!("orrery/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(timeouts.connect)
+            .read_timeout(timeouts.idle)
+            .gzip(true)
+            .referer(false)
+            .redirect(Policy::custom(|attempt| {
+                if stays(&attempt) { attempt.follow() } else { attempt.stop() }
+            }))
+    };
+    builder().build().or_else(|error| {
+        // A system without certificates can still speak HTTP; HTTPS then fails with its own reason.
+        tracing::warn!("no certificates to check HTTPS with: {}", root_cause(&error));
+        let bare = builder().tls_certs_only([]).build();
+        bare.map_err(|error| HttpError::Setup(root_cause(&error)))
+    })
+}
+
+fn stays(attempt: &Attempt<'_>) -> bool {
+    let keeps_method = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT]
+        .contains(&attempt.status());
+    let same_server = attempt.previous().last().is_some_and(|before| {
+        before.scheme() == attempt.url().scheme()
+            && before.host_str() == attempt.url().host_str()
+            && before.port_or_known_default() == attempt.url().port_or_known_default()
+    });
+    keeps_method && same_server && attempt.previous().len() <= MOST_REDIRECTS
+}
+
+/// The whole body, of at most `cap` bytes after decompression. Memory grows with what is really there.
+///
+/// # Errors
+/// [`HttpError::TooLong`] as soon as the limit is passed, else what the connection says.
+pub async fn read_capped(mut response: Response, cap: u64) -> Result<Bytes, HttpError> {
+    // Only an answer that is not compressed announces its length here.
+    if response.content_length().is_some_and(|length| length > cap) {
+        return Err(HttpError::TooLong(cap));
+    }
+    let mut body = BytesMut::new();
+    while let Some(piece) = response.chunk().await? {
+        if (body.len() as u64).saturating_add(piece.len() as u64) > cap {
+            return Err(HttpError::TooLong(cap));
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body.freeze())
+}
+
+/// The address without what may be secret: user, password, query, and words of the path that look
+/// like keys.
+pub fn redacted(url: &Url) -> String {
+    let mut shown = format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default());
+    if let Some(port) = url.port() {
+        shown.push_str(&format!(":{port}"));
+    }
+    let words = url.path().split('/').map(|word| if may_be_key(word) { "…" } else { word });
+    let path = words.collect::<Vec<_>>().join("/");
+    if path != "/" {
+        shown.push_str(&path);
+    }
+    shown
+}
+
+/// Providers put keys into paths; names of buckets and networks are shorter or plain words.
+fn may_be_key(word: &str) -> bool {
+    word.len() >= SHORTEST_KEY
+        && word.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-' || c == b'_')
+        && word.bytes().any(|c| c.is_ascii_digit())
+        && word.bytes().any(|c| c.is_ascii_alphabetic())
+}
+
+/// The innermost reason, which says most.
+fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_addresses_without_their_secrets() {
+        for (address, shown) in [
+            ("https://rpc.example/", "https://rpc.example"),
+            ("https://rpc.example", "https://rpc.example"),
+            ("http://127.0.0.1:8000/soroban/rpc", "http://127.0.0.1:8000/soroban/rpc"),
+            ("https://me:word@rpc.example/v1?key=abc#part", "https://rpc.example/v1"),
+            ("https://rpc.example/v2/8f2c41d09aab47e7b6d3", "https://rpc.example/v2/…"),
+            (
+                "https://lakes.example/v1.1/stellar/ledgers/pubnet/",
+                "https://lakes.example/v1.1/stellar/ledgers/pubnet/",
+            ),
+            (
+                "https://lakes.example/aws-public-blockchain/x",
+                "https://lakes.example/aws-public-blockchain/x",
+            ),
+        ] {
+            assert_eq!(redacted(&Url::parse(address).unwrap()), shown);
+        }
+    }
+}
