@@ -64,12 +64,22 @@ impl Following {
         source: impl LedgerSource + 'static,
         first: Option<u32>,
     ) -> Self {
+        Self::start_with(store, source, first, patience())
+    }
+
+    /// As [`Self::start`], with a patience of one's own.
+    pub fn start_with(
+        store: &Arc<Store>,
+        source: impl LedgerSource + 'static,
+        first: Option<u32>,
+        patience: Patience,
+    ) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
         let health = Arc::new(Health::default());
         let next = store.status().latest().and_then(LedgerSeq::next).or(first.map(LedgerSeq));
-        let follower = follower(store, Box::new(source), &health, patience());
+        let follower = follower(store, Box::new(source), &health, patience);
         let (out, received) = mpsc::channel(8);
         let storing = store_all(store, &health, received);
         let follower = runtime.spawn(follower.run(next, out));
