@@ -344,7 +344,9 @@ fn at_the_tip_it_never_asks_for_what_is_not_there() {
         scene.upstream.closes(latest);
         following.wait_until_stored(latest, RECOVERY);
     }
-    assert_eq!(following.health.network_latest(), Some(LedgerSeq(40)));
+    following.wait("the newest ledger is known", SOON, |following| {
+        following.health.network_latest() == Some(LedgerSeq(40))
+    });
     following.stop().unwrap();
     scene.assert_holds(&MAIN);
     assert_eq!(scene.upstream.misses(), Vec::<String>::new());
