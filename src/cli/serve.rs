@@ -91,7 +91,7 @@ async fn source(
         SourceKind::Lake => {
             let directory = Arc::new(Directory::new(&config.source.path));
             let lake = Lake::open(directory, network).await?;
-            Ok(Some(Box::new(LakeSource::new(lake))))
+            Ok(Some(Box::new(LakeSource::new(lake, network))))
         }
         SourceKind::Sandbox => {
             let store = ledgers.store();
