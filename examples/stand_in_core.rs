@@ -324,7 +324,7 @@ impl StandIn {
 
     /// Does what is wrong. Returns when the ledger should follow, or be left out.
     fn fail(&self, what: What, output: Option<&mut File>, frame: &[u8]) {
-        let mut write = |bytes: &[u8]| {
+        let write = |bytes: &[u8]| {
             if let Some(output) = &output {
                 let mut output: &File = output;
                 output.write_all(bytes).expect("the stream");

@@ -157,8 +157,8 @@ impl CoreSource {
     pub async fn open(mut settings: CoreSettings) -> Result<Self, CoreError> {
         if settings.binary.components().count() > 1 {
             // Core works in another directory, where a relative path would mean another file.
-            let found = settings.binary.canonicalize();
-            settings.binary = found.map_err(|_| CoreError::NotFound(settings.binary.clone()))?;
+            let found = std::path::absolute(&settings.binary).ok().filter(|path| path.is_file());
+            settings.binary = found.ok_or(CoreError::NotFound(settings.binary))?;
         }
         let own = settings.own_config.as_deref();
         let own = own.map(|path| config::read_own(path, &settings.network)).transpose()?;

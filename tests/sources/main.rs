@@ -3,7 +3,10 @@
 
 #[path = "../common"]
 mod common {
+    // Other tests use the rest of these.
+    #[allow(dead_code)]
     pub mod contents;
+    #[allow(dead_code)]
     pub mod process;
     pub mod size;
 }

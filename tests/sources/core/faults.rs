@@ -19,7 +19,7 @@ const FAULTS: &[(&str, &str, bool)] = &[
     ("skip", "stellar-core streams ledger 91 where ledger 90 should come", true),
     ("no_mark", "0x7f000001 is not the mark of a whole record", true),
     ("huge", "longer than 256 MiB", true),
-    ("garbage", "no ledger header there", true),
+    ("garbage", "LedgerCloseMeta version 151587081 is not known", true),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,26 +92,27 @@ async fn commands_before_the_stream_may_fail_too() {
 
 #[tokio::test]
 async fn a_core_that_was_started_again_has_not_healed_yet() {
-    let stand_in = StandIn::new().with(
-        "faults",
-        serde_json::json!([
-            { "command": "run", "at": 90, "what": "crash" },
-            { "command": "catchup", "at": 0, "what": "hang", "times": 2 },
-        ]),
-    );
+    let hangs = serde_json::json!([{ "command": "catchup", "what": "hang", "times": 9 }]);
     let storage = tempfile::tempdir().unwrap();
+    let mut stand_in = StandIn::new().with("faults", hangs.clone());
     let mut settings = stand_in.settings(storage.path(), Mode::Online, 70);
     settings.limits.answer = Duration::from_millis(50);
-    let mut fetching = Fetching::open(settings).await;
-    assert!(!fetching.ask().await);
+    let mut fetching = Fetching::open(settings.clone()).await;
+    while !stand_in.commands().contains(&"catchup 69/0".to_owned()) {
+        assert!(!fetching.ask().await);
+    }
     assert_eq!(fetching.errors, [""; 0], "a catch-up may take long");
     drop(fetching);
-    let mut settings = stand_in.settings(storage.path(), Mode::Online, 70);
-    settings.limits.answer = Duration::from_millis(50);
+
+    stand_in.change(
+        "faults",
+        serde_json::json!([{ "command": "run", "at": 90, "what": "crash", "times": 9 }]),
+    );
     let mut fetching = Fetching::open(settings).await;
     while fetching.errors.is_empty() {
         fetching.ask().await;
     }
+    stand_in.change("faults", hangs);
     while fetching.errors.len() < 3 {
         fetching.ask().await;
     }

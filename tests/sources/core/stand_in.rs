@@ -1,6 +1,7 @@
 //! The stand-in for stellar-core (`examples/stand_in_core.rs`): a directory with the program, the
 //! ledgers that it streams and what it should do wrong.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -37,10 +38,14 @@ pub static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
         seed: 1,
         start_time: 1_750_000_000,
         close_interval: 5,
-        transactions_per_ledger: 0..=6,
+        transactions_per_ledger: 0..=1,
     };
     let mut sandbox = Sandbox::new(config).unwrap();
     let ledgers = (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect();
+    eprintln!(
+        t.elapsed(),
+        ledgers.iter().map(|l| l.len()).sum::<usize>()
+    );
     Chain { network, ledgers }
 });
 
@@ -93,7 +98,7 @@ pub struct Call {
     /// Without the name of the program, and `FILE` for the configuration.
     pub arguments: String,
     /// Descriptors that it had.
-    pub descriptors: String,
+    pub descriptors: BTreeSet<u32>,
 }
 
 impl StandIn {
@@ -183,12 +188,13 @@ impl StandIn {
         let log = fs::read_to_string(self.home.path().join("calls.log")).unwrap_or_default();
         let call = |line: &str| {
             let (arguments, descriptors) = line.split_once('\t').unwrap();
+            let descriptors = descriptors.split(',').map(|word| word.parse().unwrap()).collect();
             let words: Vec<_> = arguments.split(' ').collect();
             let arguments = match &words[..] {
                 ["--conf", _, rest @ ..] => format!("--conf FILE {}", rest.join(" ")),
                 words => words.join(" "),
             };
-            Call { arguments, descriptors: descriptors.to_owned() }
+            Call { arguments, descriptors }
         };
         log.lines().map(call).collect()
     }
