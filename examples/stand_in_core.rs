@@ -23,6 +23,7 @@ use toml::{Table, Value};
 /// A checkpoint ends before each multiple of this.
 const CHECKPOINT: u32 = 64;
 const DATABASE: &str = "stellar.db";
+const UPGRADED: &str = "upgraded";
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// Protocol of the newest ledger as `/info` tells it.
@@ -265,7 +266,8 @@ impl StandIn {
         if closed == 1 && !alone && !self.is_set("CATCHUP_COMPLETE") {
             refuse("it would begin at the newest checkpoint");
         }
-        PROTOCOL.store(if closed == 1 { 0 } else { 26 }, Ordering::SeqCst);
+        // A network keeps the protocol that it was told once.
+        PROTOCOL.store(if Path::new(UPGRADED).exists() { 26 } else { 0 }, Ordering::SeqCst);
         self.serve_http();
         self.stream(closed + 1, None);
         self.idle();
@@ -384,6 +386,7 @@ impl StandIn {
                 let path = question.split(' ').nth(1).unwrap_or_default();
                 if path.starts_with("/upgrades") {
                     note_call(&calls, &[path.to_owned()]);
+                    fs::write(UPGRADED, "").expect("the database");
                     PROTOCOL.store(26, Ordering::SeqCst);
                 }
                 let version = PROTOCOL.load(Ordering::SeqCst);

@@ -42,10 +42,6 @@ pub static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
     };
     let mut sandbox = Sandbox::new(config).unwrap();
     let ledgers = (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect();
-    eprintln!(
-        t.elapsed(),
-        ledgers.iter().map(|l| l.len()).sum::<usize>()
-    );
     Chain { network, ledgers }
 });
 
@@ -72,6 +68,13 @@ impl Chain {
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--locked", "--example", "stand_in_core", "--message-format", "json"]);
+    // What cargo tells a test would make another cargo build some libraries anew.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_") && !matches!(&*text, "CARGO_HOME" | "CARGO_TARGET_DIR") {
+            cargo.env_remove(name);
+        }
+    }
     let tests = std::env::current_exe().unwrap();
     if tests.components().any(|part| part.as_os_str() == "release") {
         cargo.arg("--release");

@@ -11,6 +11,12 @@ use super::fetching::Fetching;
 use super::stand_in::{CHAIN, StandIn, cores};
 use super::{RUN, free_port};
 
+/// The protocols that it was told over HTTP.
+fn upgrades(stand_in: &StandIn) -> Vec<String> {
+    let calls = stand_in.calls().into_iter().map(|call| call.arguments);
+    calls.filter(|path| path.starts_with("/upgrades")).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn begins_once_and_goes_on_for_ever() {
     let stand_in = StandIn::new();
@@ -24,6 +30,9 @@ async fn begins_once_and_goes_on_for_ever() {
     for until in [40, 41, 150, CHAIN.last()] {
         let mut fetching = open(next).await;
         fetching.up_to(until).await;
+        while upgrades(&stand_in).is_empty() {
+            fetching.ask().await;
+        }
         assert_eq!(fetching.errors, [""; 0]);
         // What was streamed and not fetched comes again.
         next = until.min(fetching.next - 1) + 1;
@@ -34,8 +43,7 @@ async fn begins_once_and_goes_on_for_ever() {
     assert_eq!(commands[..3], ["new-db", RUN, "offline-info"]);
     assert_eq!(commands.iter().filter(|command| *command == "new-db").count(), 1);
     assert!(!commands.iter().any(|command| command.starts_with("catchup")), "{commands:?}");
-    let upgrades = stand_in.calls().into_iter().map(|call| call.arguments);
-    let upgrades: Vec<_> = upgrades.filter(|path| path.starts_with("/upgrades")).collect();
+    let upgrades = upgrades(&stand_in);
     assert_eq!(
         upgrades[0],
         "/upgrades?mode=set&protocolversion=26&upgradetime=1970-01-01T00:00:00Z"
