@@ -32,6 +32,8 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("governor", &["api"]),
     ("soroban_env_host", &["source"]),
     ("prometheus", &["observe"]),
+    ("reqwest", &["source"]),
+    ("rustls", &["source"]),
     ("clap", &["cli", "main"]),
     ("indicatif", &["cli"]),
     ("anyhow", &["cli", "main"]),

@@ -2,9 +2,10 @@
 //! topic columns, transactions by hash, whole ledgers. WAL, `synchronous=FULL`, one transaction per
 //! ledger, prepared statements.
 //!
-//! Writing is in the baseline's favour where there was a choice: it is handed decoded ledgers, and
-//! stores the hashes of only those transactions that we look up. Reading is as stellar-rpc reads:
-//! the event's XDR is decoded, and its topics and data are encoded again.
+//! It does what stellar-rpc does (`cmd/stellar-rpc/internal/db`, `event.go` and `transaction.go`): a
+//! row for the hash of every transaction, inner hashes too, and an event is read by decoding its XDR and
+//! encoding its topics and data again. Writing is in the baseline's favour where there was a choice:
+//! it is handed ledgers that our walk has decoded, not ones that were decoded in full.
 
 use std::path::Path;
 
@@ -70,7 +71,7 @@ impl Sqlite {
     }
 
     /// Stores a ledger in one transaction: its `LedgerCloseMeta` unless that is empty, the events
-    /// of its operations, and the hashes of smart-contract transactions and of those with events.
+    /// of its operations, and the hashes of its transactions.
     pub fn insert(&mut self, ledger: &LedgerView<'_>) -> Result<()> {
         let transaction = self.connection.transaction()?;
         if !ledger.raw.is_empty() {
@@ -114,11 +115,9 @@ impl Sqlite {
 
 fn insert_transactions(insert: &mut CachedStatement<'_>, ledger: &LedgerView<'_>) -> Result<()> {
     for transaction in &ledger.transactions {
-        if transaction.smart_contract || !transaction.operation_events.is_empty() {
-            let order = transaction.application_order;
-            for hash in std::iter::once(&transaction.hash).chain(&transaction.inner_hash) {
-                insert.execute(params![hash.as_bytes(), ledger.header.sequence.0, order])?;
-            }
+        let order = transaction.application_order;
+        for hash in std::iter::once(&transaction.hash).chain(&transaction.inner_hash) {
+            insert.execute(params![hash.as_bytes(), ledger.header.sequence.0, order])?;
         }
     }
     Ok(())

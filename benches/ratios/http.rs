@@ -22,7 +22,7 @@ use warp::Filter;
 use crate::baseline::sqlite::Sqlite;
 use crate::client::Client;
 use crate::many::Generator;
-use crate::measure::{REPETITIONS, Sides, quantile, time};
+use crate::measure::{REPETITIONS, Sides, micros, quantile};
 use crate::pages::{self, P9};
 use crate::report::{Goal, Report, Row};
 use crate::stores::{Filled, Questions, of_contract};
@@ -32,6 +32,8 @@ const P8: Goal = Goal::at_most(4.0, 2.0);
 
 /// Requests in one repetition.
 const REQUESTS: usize = 2_000;
+/// Requests to one side before it is the other's turn.
+const REQUESTS_IN_TURN: usize = 50;
 const NO_OP: &str = "/rest/health/live";
 
 /// A server in this process, stopped when dropped.
@@ -114,15 +116,16 @@ fn get(client: &mut Client, path: &str) {
     black_box(client.get(path).expect("an answer"));
 }
 
-/// Asks both in turn, request by request: how long a round trip takes depends on which processors
-/// the threads are on and whether these were asleep, and that changes by the second. Returns the
-/// medians of each repetition, in microseconds.
+/// Asks both in turn, some requests at a time: how long a round trip takes depends on which processors
+/// the threads are on and whether these were asleep, and that changes by the second; and a side that
+/// is asked only once in a while finds the processor's caches full of the other side's data. Returns
+/// the medians of each repetition, in microseconds.
 fn medians(paths: &[String], mut ours: impl FnMut(&str), mut baseline: impl FnMut(&str)) -> Sides {
     let mut repetition = || {
         let mut times = (Vec::with_capacity(paths.len()), Vec::with_capacity(paths.len()));
-        for path in paths {
-            times.0.push(time(|| ours(path)).as_secs_f64() * 1e6);
-            times.1.push(time(|| baseline(path)).as_secs_f64() * 1e6);
+        for paths in paths.chunks(REQUESTS_IN_TURN) {
+            times.0.extend(micros(paths, |path| ours(path)));
+            times.1.extend(micros(paths, |path| baseline(path)));
         }
         (quantile(&times.0, 0.5), quantile(&times.1, 0.5))
     };

@@ -50,28 +50,15 @@ pub struct List {
     out: Vec<u8>,
     /// Neighbours share their ledger and often transaction, contract and first topic: each is
     /// spelled once.
-    time: Spelled<u64>,
-    tx: Spelled<[u8; 32]>,
-    contract: Spelled<[u8; 32]>,
-    first_topic: Spelled<Vec<u8>>,
-}
-
-/// A value and its spelling.
-#[derive(Default)]
-struct Spelled<T> {
-    of: Option<T>,
-    text: String,
+    time: Option<(u64, [u8; 20])>,
+    tx: Option<([u8; 32], [u8; 64])>,
+    contract: Option<([u8; 32], String)>,
+    first_topic: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Default for List {
     fn default() -> Self {
-        Self {
-            out: b"[".to_vec(),
-            time: Spelled::default(),
-            tx: Spelled::default(),
-            contract: Spelled::default(),
-            first_topic: Spelled::default(),
-        }
+        Self { out: b"[".to_vec(), time: None, tx: None, contract: None, first_topic: None }
     }
 }
 
@@ -227,66 +214,98 @@ impl List {
     }
 
     fn base64(&mut self, bytes: &[u8]) {
-        self.encoded(bytes.len().div_ceil(3) * 4, |room| BASE64.encode_slice(bytes, room).is_ok());
+        self.out.push(b'"');
+        put_base64(&mut self.out, bytes);
+        self.out.push(b'"');
     }
 
     fn hex(&mut self, hash: &[u8; 32]) {
-        self.encoded(2 * hash.len(), |room| hex::encode_to_slice(hash, room).is_ok());
-    }
-
-    /// A text of known length that `encode` writes into its place.
-    fn encoded(&mut self, length: usize, encode: impl FnOnce(&mut [u8]) -> bool) {
         self.out.push(b'"');
-        let start = self.out.len();
-        self.out.resize(start + length, 0);
-        let fits = encode(&mut self.out[start..]);
-        debug_assert!(fits, "the length of an encoding follows from that of its input");
+        self.out.extend_from_slice(&hex_digits(hash));
         self.out.push(b'"');
     }
 
     /// The topic that says what kind of event it is.
     fn first_topic(&mut self, topic: &[u8]) {
-        if self.first_topic.of.as_deref() != Some(topic) {
-            self.first_topic = Spelled { of: Some(topic.to_vec()), text: BASE64.encode(topic) };
-        }
-        self.out.push(b'"');
-        self.out.extend_from_slice(self.first_topic.text.as_bytes());
-        self.out.push(b'"');
+        let spelled = match self.first_topic.take() {
+            Some(known) if known.0 == topic => known,
+            _ => {
+                let mut text = vec![b'"'];
+                put_base64(&mut text, topic);
+                text.push(b'"');
+                (topic.to_vec(), text)
+            }
+        };
+        self.out.extend_from_slice(&spelled.1);
+        self.first_topic = Some(spelled);
     }
 
     fn tx(&mut self, hash: &[u8; 32]) {
-        if self.tx.of != Some(*hash) {
-            self.tx = Spelled { of: Some(*hash), text: hex::encode(hash) };
-        }
-        self.out.extend_from_slice(self.tx.text.as_bytes());
+        let spelled = match self.tx {
+            Some(known) if known.0 == *hash => known,
+            _ => (*hash, hex_digits(hash)),
+        };
+        self.out.extend_from_slice(&spelled.1);
+        self.tx = Some(spelled);
     }
 
     fn contract(&mut self, id: &[u8; 32]) {
-        if self.contract.of != Some(*id) {
-            self.contract = Spelled { of: Some(*id), text: ContractId(*id).to_string() };
-        }
-        self.out.extend_from_slice(self.contract.text.as_bytes());
+        let spelled = match self.contract.take() {
+            Some(known) if known.0 == *id => known,
+            _ => (*id, ContractId(*id).to_string()),
+        };
+        self.raw(&spelled.1);
+        self.contract = Some(spelled);
     }
 
     fn time(&mut self, unix_seconds: u64) {
-        if self.time.of != Some(unix_seconds) {
-            self.time = Spelled { of: Some(unix_seconds), text: iso_8601(unix_seconds) };
-        }
+        let spelled = match self.time {
+            Some(known) if known.0 == unix_seconds => known,
+            _ => (unix_seconds, iso_8601(unix_seconds)),
+        };
         self.out.push(b'"');
-        self.out.extend_from_slice(self.time.text.as_bytes());
+        self.out.extend_from_slice(&spelled.1);
         self.out.push(b'"');
+        self.time = Some(spelled);
     }
 }
 
+/// Appends base64 with padding (RFC 4648, section 4).
+fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+    let (start, length) = (out.len(), bytes.len().div_ceil(3) * 4);
+    out.resize(start + length, 0);
+    let written = BASE64.encode_slice(bytes, &mut out[start..]);
+    debug_assert_eq!(written, Ok(length));
+}
+
+fn hex_digits(hash: &[u8; 32]) -> [u8; 64] {
+    let mut digits = [0; 64];
+    let written = hex::encode_to_slice(hash, &mut digits);
+    debug_assert_eq!(written, Ok(()));
+    digits
+}
+
 /// `2024-02-20T17:00:00Z`. A time that no ledger can have is shown as the last second of 9999.
-fn iso_8601(unix_seconds: u64) -> String {
+fn iso_8601(unix_seconds: u64) -> [u8; 20] {
     let time = i64::try_from(unix_seconds)
         .ok()
         .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
         .unwrap_or(LATEST);
-    let (year, month, day) = (time.year(), u8::from(time.month()), time.day());
+    let year = u32::try_from(time.year()).unwrap_or(0);
     let (hour, minute, second) = time.to_hms();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let mut text = *b"0000-00-00T00:00:00Z";
+    let mut put = |at: usize, value: u32| {
+        text[at] = b'0' + (value / 10 % 10) as u8;
+        text[at + 1] = b'0' + (value % 10) as u8;
+    };
+    put(0, year / 100);
+    put(2, year);
+    put(5, u32::from(u8::from(time.month())));
+    put(8, u32::from(time.day()));
+    put(11, u32::from(hour));
+    put(14, u32::from(minute));
+    put(17, u32::from(second));
+    text
 }
 
 #[cfg(test)]
@@ -322,7 +341,7 @@ mod tests {
             "tx": Hash32(*event.tx).to_string(),
             "event_index": event.event_index,
             "ledger": event.ledger.0,
-            "ledger_closed_at": iso_8601(event.closed_at),
+            "ledger_closed_at": str::from_utf8(&iso_8601(event.closed_at)).unwrap(),
             "type": if event.event_type == EventType::System { "system" } else { "contract" },
             "application_order": event.application_order,
             "op_index": event.op_index,
@@ -449,8 +468,8 @@ mod tests {
 
     #[test]
     fn times_have_four_digit_years() {
-        assert_eq!(iso_8601(951_782_399), "2000-02-28T23:59:59Z");
-        assert_eq!(iso_8601(u64::MAX), "9999-12-31T23:59:59Z");
-        assert_eq!(iso_8601(253_402_300_800), "9999-12-31T23:59:59Z");
+        assert_eq!(iso_8601(951_782_399), *b"2000-02-28T23:59:59Z");
+        assert_eq!(iso_8601(u64::MAX), *b"9999-12-31T23:59:59Z");
+        assert_eq!(iso_8601(253_402_300_800), *b"9999-12-31T23:59:59Z");
     }
 }

@@ -125,7 +125,7 @@ fn path_value<'a>(template: &str, path: &'a str) -> Option<&'a str> {
                 return None;
             }
             value = segment;
-        } else if expected != segment && expected != decoded(segment) {
+        } else if expected != segment && !(segment.contains('%') && expected == decoded(segment)) {
             return None;
         }
     }

@@ -24,6 +24,9 @@ const FAILURES_UNTIL_DOWN: u32 = 3;
 /// A source may lag this many ledgers behind what is stored without being suspected of a reset.
 const ORDINARY_LAG: u32 = 16;
 
+/// A source may ask for a longer wait than this; it is asked again nevertheless.
+const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(60);
+
 /// Something that yields the ledgers of one network.
 pub trait LedgerSource: Send {
     /// How the source is called in messages, with its path or address.
@@ -34,6 +37,11 @@ pub trait LedgerSource: Send {
 
     /// The oldest and the newest ledger that the source has; none when it has none.
     fn range(&mut self) -> BoxFuture<'_, Result<Option<LedgerRange>, SourceError>>;
+
+    /// Whether it may yield ledgers before its range all the same, so that asking is worth while.
+    fn may_reach_back(&self) -> bool {
+        false
+    }
 
     /// Some ledgers from `from` on. The follower sorts them, drops repeats and asks again for what is
     /// missing; a source that is dropped while it works loses nothing.
@@ -57,6 +65,14 @@ pub enum SourceError {
     /// It may answer later.
     #[error("{0}")]
     Retryable(String),
+    /// It may answer later, and asks for a wait until then.
+    #[error("{reason}")]
+    RetryAfter {
+        /// The sentence.
+        reason: String,
+        /// The shortest wait that it asks for.
+        delay: Duration,
+    },
     /// It no longer has the ledger that was asked for; another source may have it.
     #[error("{0}")]
     Gone(String),
@@ -154,6 +170,8 @@ pub struct Follower {
     chance: StdRng,
     failures: u32,
     surveyed: Option<Survey>,
+    /// When the source was last asked something.
+    asked: Instant,
 }
 
 struct Survey {
@@ -170,7 +188,8 @@ impl Follower {
         patience: Patience,
         chance: StdRng,
     ) -> Self {
-        Self { source, network, reports, patience, chance, failures: 0, surveyed: None }
+        let (failures, surveyed, asked) = (0, None, Instant::now());
+        Self { source, network, reports, patience, chance, failures, surveyed, asked }
     }
 
     /// Sends every ledger from `next` on, in order and once, until the source ends, nobody receives,
@@ -290,7 +309,7 @@ impl Follower {
         self.surveyed = Some(Survey { at: Instant::now(), range });
         let Some(range) = range else { return Ok(()) };
         let source_name = self.source.name();
-        if range.first > next {
+        if range.first > next && !self.source.may_reach_back() {
             let error = FollowError::TooLate { source_name, oldest: range.first, needed: next };
             return Err(SurveyError::Final(error));
         }
@@ -326,6 +345,7 @@ impl Follower {
         question: impl for<'s> FnOnce(&'s mut dyn LedgerSource) -> BoxFuture<'s, Result<T, SourceError>>,
     ) -> Result<T, SourceError> {
         let limit = self.patience.call;
+        self.asked = Instant::now();
         match timeout(limit, question(self.source.as_mut())).await {
             Ok(answer) => answer,
             Err(_) => {
@@ -335,21 +355,25 @@ impl Follower {
         }
     }
 
-    /// Waits after a failure, longer each time, unless it is final.
+    /// Waits after a failure, longer each time, unless it is final. The time that the failed call took
+    /// counts as waited: a source that heals is asked as soon after a hang as after a refusal.
     async fn wait_after(&mut self, error: impl Into<SurveyError>) -> Result<(), FollowError> {
-        let reason = match error.into() {
+        let (reason, asked_wait) = match error.into() {
             SurveyError::Final(error) => return Err(error),
             SurveyError::Source(SourceError::Gone(reason) | SourceError::Fatal(reason)) => {
                 return Err(FollowError::Source(reason));
             }
-            SurveyError::Source(SourceError::Retryable(reason)) => reason,
+            SurveyError::Source(SourceError::Retryable(reason)) => (reason, Duration::ZERO),
+            SurveyError::Source(SourceError::RetryAfter { reason, delay }) => (reason, delay),
         };
         let doublings = self.failures.min(16);
         self.failures = self.failures.saturating_add(1);
         let longest = self.patience.longest_retry;
         let delay = self.patience.first_retry.saturating_mul(1 << doublings).min(longest);
         let delay = delay.mul_f64(self.chance.random_range(0.5..=1.0));
-        if self.failures >= FAILURES_UNTIL_DOWN {
+        let delay = delay.saturating_sub(self.asked.elapsed());
+        let delay = delay.max(asked_wait.min(LONGEST_ASKED_WAIT));
+        if self.failures >= FAILURES_UNTIL_DOWN || delay > longest {
             self.reports.health.down(COMPONENT, reason.clone());
         }
         tracing::warn!(

@@ -4,9 +4,11 @@
 pub mod core;
 pub mod files;
 pub mod follow;
+pub mod http;
 pub mod lake;
 pub mod paced;
 pub mod records;
+pub mod rpc;
 pub mod sandbox;
 pub mod sandbox_network;
 #[cfg(test)]

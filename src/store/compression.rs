@@ -16,8 +16,8 @@ use zstd::zstd_safe;
 
 use super::StoreError;
 
-/// With a dictionary, level 3 takes twice the time for 1 % less.
-const LEVEL: i32 = 1;
+/// With a dictionary, level 1 takes a quarter more time for 1 % less.
+const LEVEL: i32 = -1;
 /// No record is nearly as large: what says so is damaged.
 const LARGEST_RECORD: usize = 256 << 20;
 

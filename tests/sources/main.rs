@@ -3,12 +3,20 @@
 
 #[path = "../common"]
 mod common {
-    // Other tests use the rest of these.
+    pub mod chain;
+    pub mod client;
+    // Other tests use the rest of these two.
     #[allow(dead_code)]
     pub mod contents;
+    pub mod data;
+    pub mod following;
     #[allow(dead_code)]
     pub mod process;
+    pub mod provider;
     pub mod size;
+    pub mod upstream;
 }
 
 mod core;
+mod outage;
+mod rpc;

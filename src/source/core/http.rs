@@ -40,7 +40,8 @@ pub(super) async fn check(
     network: &Network,
     protocol: Option<u32>,
 ) -> Result<(), CoreError> {
-    // Only one provider of cryptography is used in this program, so it does not matter who is first.
+    // Another provider that was installed before is as good. Core is on this machine, so there is
+    // neither a proxy nor TLS on the way.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder().no_proxy().timeout(ANSWER_WITHIN).build();
     let client = client.map_err(|error| CoreError::Internal(error.to_string()))?;

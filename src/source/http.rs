@@ -1,0 +1,246 @@
+//! What all sources on the network share: one way to make an HTTP client, to read an answer without
+//! letting it grow beyond a limit, and to name an address without its secrets. Knows nothing of what
+//! is asked for.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, Response, StatusCode, Url};
+use rustls::CertificateError;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
+
+/// Redirects that are followed one after the other.
+const MOST_REDIRECTS: usize = 3;
+/// A word in a path that is at least this long, and holds letters and digits, may be a key.
+const SHORTEST_KEY: usize = 20;
+
+/// How long a client waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until a connection stands, with TLS.
+    pub connect: Duration,
+    /// Between two pieces of an answer, and until its first.
+    pub idle: Duration,
+}
+
+impl Default for Timeouts {
+    /// 5 seconds to connect, 8 seconds between two pieces.
+    fn default() -> Self {
+        Self { connect: Duration::from_secs(5), idle: Duration::from_secs(8) }
+    }
+}
+
+/// Why there is no answer. None of them names the address: who asked knows how to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// The TLS library or the system's settings refuse.
+    #[error("no HTTP client can be set up: {0}")]
+    Setup(String),
+    /// Name, route, port or certificate.
+    #[error("no connection: {0}")]
+    NoConnection(String),
+    /// It is connected and silent.
+    #[error("no answer in time")]
+    TimedOut,
+    /// The answer ended too early, or is no HTTP.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// More bytes than are read, counted after decompression.
+    #[error("the answer is longer than {0} bytes, the most that is read")]
+    TooLong(u64),
+}
+
+impl From<reqwest::Error> for HttpError {
+    fn from(error: reqwest::Error) -> Self {
+        match (error.is_connect(), error.is_timeout()) {
+            (true, true) => Self::NoConnection("it was not accepted in time".to_owned()),
+            (true, false) => Self::NoConnection(root_cause(&error)),
+            (false, true) => Self::TimedOut,
+            (false, false) => Self::Broken(root_cause(&error)),
+        }
+    }
+}
+
+/// A client that says who it is, understands gzip, trusts the certificates that the system trusts and
+/// follows redirects only on the same server, where they keep method and body.
+///
+/// # Errors
+/// [`HttpError::Setup`]
+pub fn client(timeouts: Timeouts) -> Result<Client, HttpError> {
+    // Another provider that was installed before is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = || {
+        Client::builder()
+            .user_agent(concat!("orrery/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(timeouts.connect)
+            .read_timeout(timeouts.idle)
+            .gzip(true)
+            .referer(false)
+            .redirect(Policy::custom(|attempt| {
+                if stays(&attempt) { attempt.follow() } else { attempt.stop() }
+            }))
+    };
+    builder().build().or_else(|error| {
+        // A system without certificates can still speak HTTP; HTTPS then fails with its own reason.
+        tracing::warn!(
+            "HTTPS will not work before certificates of authorities are installed: {}",
+            root_cause(&error)
+        );
+        let bare = builder().tls_certs_only([]).build();
+        bare.map_err(|error| HttpError::Setup(root_cause(&error)))
+    })
+}
+
+fn stays(attempt: &Attempt<'_>) -> bool {
+    let keeps_method = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT]
+        .contains(&attempt.status());
+    let same_server = attempt.previous().last().is_some_and(|before| {
+        before.scheme() == attempt.url().scheme()
+            && before.host_str() == attempt.url().host_str()
+            && before.port_or_known_default() == attempt.url().port_or_known_default()
+    });
+    keeps_method && same_server && attempt.previous().len() <= MOST_REDIRECTS
+}
+
+/// The whole body, of at most `cap` bytes after decompression. Memory grows with what is really there.
+///
+/// # Errors
+/// [`HttpError::TooLong`] as soon as the limit is passed, else what the connection says.
+pub async fn read_capped(mut response: Response, cap: u64) -> Result<Bytes, HttpError> {
+    // Only an answer that is not compressed announces its length here.
+    if response.content_length().is_some_and(|length| length > cap) {
+        return Err(HttpError::TooLong(cap));
+    }
+    let mut body = BytesMut::new();
+    while let Some(piece) = response.chunk().await? {
+        if (body.len() as u64).saturating_add(piece.len() as u64) > cap {
+            return Err(HttpError::TooLong(cap));
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body.freeze())
+}
+
+/// How long the server asks to wait (`Retry-After`, RFC 9110 section 10.2.3): seconds, or a date, which
+/// is compared with the answer's own.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let asked = text(RETRY_AFTER)?;
+    if let Ok(seconds) = asked.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = |text| OffsetDateTime::parse(text, &Rfc2822).ok();
+    let wait = date(asked)? - date(text(DATE)?)?;
+    Some(Duration::try_from(wait).unwrap_or_default())
+}
+
+/// The address without what may be secret: user, password, query, and words of the path that look
+/// like keys.
+pub fn redacted(url: &Url) -> String {
+    let mut shown = format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default());
+    if let Some(port) = url.port() {
+        shown.push_str(&format!(":{port}"));
+    }
+    let words = url.path().split('/').map(|word| if may_be_key(word) { "…" } else { word });
+    let path = words.collect::<Vec<_>>().join("/");
+    if path != "/" {
+        shown.push_str(&path);
+    }
+    shown
+}
+
+/// Providers put keys into paths; names of buckets and networks are shorter or plain words.
+fn may_be_key(word: &str) -> bool {
+    word.len() >= SHORTEST_KEY
+        && word.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-' || c == b'_')
+        && word.bytes().any(|c| c.is_ascii_digit())
+        && word.bytes().any(|c| c.is_ascii_alphabetic())
+}
+
+/// The innermost reason, which says most.
+fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(inner) = inner_cause(cause) {
+        cause = inner;
+    }
+    match cause.downcast_ref() {
+        Some(tls) => tls_reason(tls),
+        None => {
+            let text = cause.to_string();
+            text.split(" (os error ").next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+/// An error of input or output passes over the error that it wraps when it is asked for its source.
+fn inner_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| error.source())
+}
+
+fn tls_reason(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "no authority that this system trusts signed its certificate; the variable \
+             SSL_CERT_FILE may name a file of others"
+                .to_owned()
+        }
+        rustls::Error::InvalidMessage(_) => {
+            "it does not speak TLS; its address may have to begin with http://".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_addresses_without_their_secrets() {
+        for (address, shown) in [
+            ("https://rpc.example/", "https://rpc.example"),
+            ("https://rpc.example", "https://rpc.example"),
+            ("http://127.0.0.1:8000/soroban/rpc", "http://127.0.0.1:8000/soroban/rpc"),
+            ("https://me:word@rpc.example/v1?key=abc#part", "https://rpc.example/v1"),
+            ("https://rpc.example/v2/8f2c41d09aab47e7b6d3", "https://rpc.example/v2/…"),
+            (
+                "https://lakes.example/v1.1/stellar/ledgers/pubnet/",
+                "https://lakes.example/v1.1/stellar/ledgers/pubnet/",
+            ),
+            (
+                "https://lakes.example/aws-public-blockchain/x",
+                "https://lakes.example/aws-public-blockchain/x",
+            ),
+        ] {
+            assert_eq!(redacted(&Url::parse(address).unwrap()), shown);
+        }
+    }
+
+    #[test]
+    fn reads_how_long_to_wait() {
+        let date = "Wed, 21 Oct 2026 07:28:00 GMT";
+        for (asked, answered_at, wait) in [
+            ("120", "", Some(120)),
+            (" 0 ", "", Some(0)),
+            ("Wed, 21 Oct 2026 07:29:30 GMT", date, Some(90)),
+            ("Wed, 21 Oct 2026 07:20:00 GMT", date, Some(0)),
+            ("Wed, 21 Oct 2026 07:29:30 GMT", "", None),
+            ("-1", "", None),
+            ("soon", date, None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, asked.parse().unwrap());
+            if !answered_at.is_empty() {
+                headers.insert(DATE, answered_at.parse().unwrap());
+            }
+            assert_eq!(retry_after(&headers), wait.map(Duration::from_secs), "{asked}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! A source that is followed into a store as the service does it, with less patience: seconds become
+//! milliseconds.
+
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orrery::domain::{LedgerSeq, Network};
+use orrery::observe::health::{Component, Health};
+use orrery::observe::metrics::Metrics;
+use orrery::pipeline::{Pipeline, PipelineError, StepObserver};
+use orrery::source::RawLedger;
+use orrery::source::follow::{FollowError, Followed, Follower, LedgerSource, Patience, Reports};
+use orrery::store::{Durability, IndexOptions, Store};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+
+/// Name under which storing reports to health.
+pub const INGESTION: &str = "ingestion";
+/// Name under which the source reports to health.
+pub const SOURCE: &str = orrery::source::follow::COMPONENT;
+/// A source that was healed must be noticed within this time.
+pub const RECOVERY: Duration = Duration::from_secs(10);
+
+/// What has not come true by then never will.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Between two looks at a condition.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// A follower's patience for tests.
+pub fn patience() -> Patience {
+    Patience {
+        poll: Duration::from_millis(5),
+        call: Duration::from_secs(1),
+        first_retry: Duration::from_millis(5),
+        longest_retry: Duration::from_millis(40),
+        survey: Duration::from_millis(50),
+    }
+}
+
+/// A store that keeps everything of a network.
+pub fn open_store(directory: &Path, network: &Network) -> Arc<Store> {
+    Arc::new(Store::open(directory, Some(network)).unwrap())
+}
+
+/// Something that is followed. Stops when dropped.
+pub struct Following {
+    pub store: Arc<Store>,
+    pub health: Arc<Health>,
+    runtime: Runtime,
+    follower: tokio::task::JoinHandle<Result<Followed, FollowError>>,
+    storing: thread::JoinHandle<Result<(), PipelineError>>,
+}
+
+impl Following {
+    /// Follows `source` into `store`, from what is stored on or from `first`.
+    pub fn start(
+        store: &Arc<Store>,
+        source: impl LedgerSource + 'static,
+        first: Option<u32>,
+    ) -> Self {
+        Self::start_with(store, source, first, patience())
+    }
+
+    /// As [`Self::start`], with a patience of one's own.
+    pub fn start_with(
+        store: &Arc<Store>,
+        source: impl LedgerSource + 'static,
+        first: Option<u32>,
+        patience: Patience,
+    ) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.unwrap();
+        let health = Arc::new(Health::default());
+        let next = store.status().latest().and_then(LedgerSeq::next).or(first.map(LedgerSeq));
+        let follower = follower(store, Box::new(source), &health, patience);
+        let (out, received) = mpsc::channel(8);
+        let storing = store_all(store, &health, received);
+        let follower = runtime.spawn(follower.run(next, out));
+        Self { store: Arc::clone(store), health, runtime, follower, storing }
+    }
+
+    /// The newest ledger stored, 0 without any.
+    pub fn latest(&self) -> u32 {
+        self.store.status().latest().map_or(0, |latest| latest.0)
+    }
+
+    /// Why a component is down, when it is.
+    pub fn down(&self, component: &'static str) -> Option<String> {
+        match self.health.components().remove(component) {
+            Some(Component::Down(reason)) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Waits until `condition` holds, which must be within `limit`.
+    pub fn wait(&self, what: &str, limit: Duration, condition: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
+        while !condition(self) {
+            assert!(
+                start.elapsed() < limit,
+                "waited {limit:?} until {what}; stored up to {}, {:?}",
+                self.latest(),
+                self.health.components()
+            );
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Waits until a component is down for a reason that holds `words`.
+    pub fn wait_until_down(&self, component: &'static str, words: &str) {
+        self.wait(&format!("{component} is down: {words}"), LONGEST_WAIT, |following| {
+            following.down(component).is_some_and(|reason| reason.contains(words))
+        });
+    }
+
+    /// Waits until everything up to `ledger` is stored and the source works.
+    pub fn wait_until_stored(&self, ledger: u32, limit: Duration) {
+        self.wait(&format!("ledger {ledger} is stored"), limit, |following| {
+            following.latest() >= ledger && following.health.first_down().is_none()
+        });
+    }
+
+    /// Waits for the end of following and storing, and says how both ended.
+    pub fn end(self) -> (Result<Followed, FollowError>, Result<(), PipelineError>) {
+        let followed = self.runtime.block_on(self.follower).unwrap();
+        (followed, self.storing.join().unwrap())
+    }
+
+    /// Stops following and waits until what was fetched is stored.
+    pub fn stop(self) -> Result<(), PipelineError> {
+        self.follower.abort();
+        // Whether it was aborted or had ended does not matter here.
+        let _ = self.runtime.block_on(self.follower);
+        self.storing.join().unwrap()
+    }
+}
+
+/// A follower into a store of the same network.
+pub fn follower(
+    store: &Store,
+    source: Box<dyn LedgerSource>,
+    health: &Arc<Health>,
+    patience: Patience,
+) -> Follower {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let reports = Reports { health: Arc::clone(health), metrics };
+    let chance = StdRng::seed_from_u64(11);
+    Follower::new(source, store.network().clone(), reports, patience, chance)
+}
+
+/// Stores on a thread of its own what is received, all of it indexed, until nothing more comes. A
+/// failure is reported as the service reports it.
+pub fn store_all(
+    store: &Arc<Store>,
+    health: &Arc<Health>,
+    received: mpsc::Receiver<RawLedger>,
+) -> thread::JoinHandle<Result<(), PipelineError>> {
+    let (store, health) = (Arc::clone(store), Arc::clone(health));
+    health.up(INGESTION);
+    thread::spawn(move || {
+        let everything = IndexOptions {
+            classic_events: true,
+            fee_events: true,
+            contracts: None,
+            raw_ledgers: true,
+        };
+        let steps = Arc::new(Metrics::new().unwrap()) as Arc<dyn StepObserver>;
+        let mut received = received;
+        let ledgers = std::iter::from_fn(|| received.blocking_recv().map(Ok::<_, Infallible>));
+        let pipeline = Pipeline::new(store, everything, steps);
+        let result = pipeline.run(ledgers, Durability::Deferred, |_| ControlFlow::Continue(()));
+        if let Err(error) = &result {
+            health.down(INGESTION, error.to_string());
+        }
+        result
+    })
+}
