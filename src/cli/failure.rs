@@ -8,6 +8,7 @@ use orrery::config::{ConfigError, Origin};
 use orrery::control::ControlError;
 use orrery::observe::logs::LogsError;
 use orrery::service::ServiceError;
+use orrery::source::core::CoreError;
 use orrery::source::files::FilesError;
 use orrery::source::lake::LakeError;
 use orrery::source::sandbox_network::SandboxNetworkError;
@@ -64,7 +65,7 @@ macro_rules! failed {
     };
 }
 
-failed!(AuthError, ControlError, FilesError, LakeError, LogsError, SandboxNetworkError,);
+failed!(AuthError, ControlError, CoreError, FilesError, LakeError, LogsError, SandboxNetworkError,);
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {

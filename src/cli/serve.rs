@@ -1,6 +1,7 @@
 //! `orrery serve`: the service.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
@@ -8,6 +9,7 @@ use orrery::config::{Config, Settings, SourceKind};
 use orrery::domain::Network;
 use orrery::observe::logs;
 use orrery::service::{self, Ledgers, unix_now};
+use orrery::source::core::{CoreSettings, CoreSource, Limits, Mode};
 use orrery::source::follow::LedgerSource;
 use orrery::source::lake::{Directory, Lake, LakeSource};
 use orrery::source::sandbox_network;
@@ -100,7 +102,27 @@ async fn source(
                 sandbox_network::open(store.directory(), network, stored, seed, unix_now())?;
             Ok(Some(Box::new(source)))
         }
+        SourceKind::Core => {
+            let settings = core_settings(config, ledgers)?;
+            Ok(Some(Box::new(CoreSource::open(settings).await?)))
+        }
     }
+}
+
+fn core_settings(config: &Config, ledgers: &Ledgers) -> Result<CoreSettings, Failure> {
+    let (store, core) = (ledgers.store(), &config.core);
+    let own_config = (core.config != Path::new("")).then(|| core.config.clone());
+    let next = store.status().latest().and_then(|latest| latest.next());
+    Ok(CoreSettings {
+        binary: core.binary.clone(),
+        storage: config.core_storage(),
+        network: store.network().clone(),
+        mode: Mode::of(store.network(), own_config.as_deref())?,
+        own_config,
+        http_port: core.http_port,
+        first: next.or(config.start_ledger()),
+        limits: Limits::default(),
+    })
 }
 
 /// Threads for everything that waits; what computes has threads of its own.

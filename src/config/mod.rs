@@ -39,6 +39,8 @@ pub struct Config {
     pub retention: Retention,
     /// Where ledgers come from while the service runs.
     pub source: Source,
+    /// The stellar-core that this process runs, for that kind of source.
+    pub core: Core,
     /// Who may ask.
     pub auth: Auth,
     /// Log lines.
@@ -101,6 +103,19 @@ pub struct Source {
     pub start_ledger: u32,
 }
 
+/// `[core]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Core {
+    /// The program: a path, or a name that is looked up in `PATH`.
+    pub binary: PathBuf,
+    /// A directory for it alone; empty for one in the data directory.
+    pub storage: PathBuf,
+    /// The operator's own configuration file of core; empty for none.
+    pub config: PathBuf,
+    /// Port of its HTTP interface; 0 for none, or what its own configuration says.
+    pub http_port: u16,
+}
+
 /// `[auth]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Auth {
@@ -135,6 +150,12 @@ impl Default for Config {
             // A week of the public network, what RPC nodes keep.
             retention: Retention { raw_ledgers: 120_960, events: 0, transactions: 0 },
             source: Source { kind: SourceKind::None, path: PathBuf::new(), start_ledger: 0 },
+            core: Core {
+                binary: PathBuf::from("stellar-core"),
+                storage: PathBuf::new(),
+                config: PathBuf::new(),
+                http_port: 0,
+            },
             auth: Auth { default_plan: Plan::Pro, public_keys: Vec::new() },
             log: Log { format: LogFormat::Auto, level: LogLevel::Info },
         }
@@ -145,6 +166,14 @@ impl Config {
     /// The network that was named, if one was.
     pub fn network(&self) -> Option<Network> {
         (!self.network.is_empty()).then(|| Network::from_name_or_passphrase(&self.network))
+    }
+
+    /// The directory for stellar-core alone.
+    pub fn core_storage(&self) -> PathBuf {
+        match self.core.storage == Path::new("") {
+            true => self.data_dir.join("core"),
+            false => self.core.storage.clone(),
+        }
     }
 
     /// The first ledger wanted from the source for an empty data directory, if it matters.
@@ -172,9 +201,13 @@ fn expectation(key: &str) -> &'static str {
         "retention.events" | "retention.transactions" => {
             "a number of ledgers from 0 (keep all) to 4294967295"
         }
-        "source.kind" => "none, sandbox or lake",
+        "source.kind" => "none, sandbox, lake or core",
         "source.path" => "a path, such as \"/srv/lake\"",
         "source.start_ledger" => "a ledger from 0 (the oldest of the source) to 4294967295",
+        "core.binary" => "a program, such as \"stellar-core\" or \"/usr/bin/stellar-core\"",
+        "core.storage" => "a directory, such as \"/var/lib/orrery/core\"",
+        "core.config" => "a file, such as \"/etc/orrery/stellar-core.toml\"",
+        "core.http_port" => "a port from 0 (none) to 65535",
         "auth.default_plan" => "dev, builder, pro or protocol",
         "auth.public_keys" => {
             "a list of KID:EdDSA:FILE or KID:RS256:FILE, each a public key in PEM form"
@@ -245,10 +278,12 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
         SourceKind::Lake if no_path => contradiction(
             "source.kind is lake, so source.path must say in which directory it lies".to_owned(),
         ),
-        SourceKind::None | SourceKind::Sandbox if !no_path => contradiction(format!(
-            "source.path is set, but source.kind is {}: give lake, or remove the path",
-            config.source.kind
-        )),
+        SourceKind::None | SourceKind::Sandbox | SourceKind::Core if !no_path => {
+            contradiction(format!(
+                "source.path is set, but source.kind is {}: give lake, or remove the path",
+                config.source.kind
+            ))
+        }
         _ => Ok(()),
     }
 }

@@ -82,6 +82,15 @@ fn reads_every_type_from_the_environment() {
 }
 
 #[test]
+fn core_has_a_place_of_its_own() {
+    let config = load_text("data_dir = '/d'\n[source]\nkind = 'core'").unwrap().config;
+    assert_eq!(config.core_storage(), Path::new("/d/core"));
+    let config = load_environment(&[("ORRERY_CORE_STORAGE", "/srv/core")]).unwrap().config;
+    assert_eq!(config.core_storage(), Path::new("/srv/core"));
+    assert_eq!(config.core.binary, Path::new("stellar-core"));
+}
+
+#[test]
 fn unknown_keys_are_errors_with_a_suggestion() {
     for (text, sentence) in [
         (
@@ -125,6 +134,9 @@ fn wrong_values_say_where_what_and_what_is_allowed() {
         ("[log", "line 1"),
         ("[source]\nkind = 'lake'", "source.path must say in which directory"),
         ("[source]\npath = '/srv'", "source.kind is none"),
+        ("[source]\nkind = 'core'\npath = '/srv'", "source.kind is core"),
+        ("[core]\nhttp_port = 65536", "core.http_port cannot be 65536: give a port from 0"),
+        ("[core]\nhttpport = 1", "did you mean core.http_port?"),
         ("[http]\nconnections = 0", "http.connections cannot be 0"),
     ] {
         let error = load_text(text).unwrap_err().to_string();

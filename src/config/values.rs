@@ -17,6 +17,8 @@ pub enum SourceKind {
     Sandbox,
     /// A ledger lake in a local directory.
     Lake,
+    /// A stellar-core that this process runs.
+    Core,
 }
 
 impl fmt::Display for SourceKind {
@@ -25,6 +27,7 @@ impl fmt::Display for SourceKind {
             Self::None => "none",
             Self::Sandbox => "sandbox",
             Self::Lake => "lake",
+            Self::Core => "core",
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Where ledgers come from. Every source yields the raw bytes of closed ledgers and says where each
 //! came from; of what is inside it knows only the sequence number.
 
+pub mod core;
 pub mod files;
 pub mod follow;
 pub mod http;

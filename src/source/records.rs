@@ -247,14 +247,7 @@ impl Content {
             [a, b, c, d] => u32::from_be_bytes([a, b, c, d]),
             _ => return Err(RecordError::Truncated { offset }),
         };
-        if mark & LAST_FRAGMENT == 0 {
-            let reason = format!("{mark:#010x} is not the mark of a whole record");
-            return Err(RecordError::Damaged { offset, reason });
-        }
-        let length = u64::from(mark & !LAST_FRAGMENT);
-        if length > self.longest {
-            return Err(self.too_long(offset));
-        }
+        let length = record_length(mark, offset, self.longest)?;
         // Grows with what is really there: a false length must not reserve memory.
         let mut record = Vec::with_capacity(usize::try_from(length.min(4 << 20)).unwrap_or(0));
         let read = self.bytes.by_ref().take(length).read_to_end(&mut record);
@@ -363,6 +356,17 @@ fn cut_or_unread(error: io::Error, offset: u64) -> RecordError {
         io::ErrorKind::UnexpectedEof => RecordError::Truncated { offset },
         _ => RecordError::Read { offset, source: error },
     }
+}
+
+/// Length of the record that follows a mark (RFC 5531) at `offset`. A core writes every ledger as one
+/// whole record, of at most `longest` bytes here.
+pub(super) fn record_length(mark: u32, offset: u64, longest: u64) -> Result<u64, RecordError> {
+    if mark & LAST_FRAGMENT == 0 {
+        let reason = format!("{mark:#010x} is not the mark of a whole record");
+        return Err(RecordError::Damaged { offset, reason });
+    }
+    let length = u64::from(mark & !LAST_FRAGMENT);
+    if length > longest { Err(RecordError::TooLong { offset, longest }) } else { Ok(length) }
 }
 
 /// Sequence number of a ledger, read from the beginning of its `LedgerCloseMeta`.

@@ -107,6 +107,11 @@ impl Program {
         killed.then_some(phase)
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The newest ledger that it said is stored, just before it was killed.
     pub fn acknowledged(&self) -> Option<LedgerSeq> {
         self.acknowledged

@@ -4,16 +4,22 @@
 #[path = "../common"]
 mod common {
     pub mod chain;
+    pub mod client;
+    // Other tests use the rest of these two.
+    #[allow(dead_code)]
     pub mod contents;
     pub mod data;
     pub mod following;
     pub mod lake_server;
+    #[allow(dead_code)]
+    pub mod process;
     pub mod provider;
     pub mod s3;
     pub mod size;
     pub mod upstream;
 }
 
+mod core;
 mod lake;
 mod lake_in_s3;
 mod outage;

@@ -1,0 +1,403 @@
+//! A program that behaves like stellar-core on its command line and streams recorded ledgers, for the
+//! tests of the source that runs one. It is never installed.
+//!
+//! What it does besides is in `script.json` beside it; `calls.log` there tells how it was called. Like
+//! the real one it keeps the number of its last closed ledger in its working directory, writes a
+//! ledger before it counts it as closed, and ends at an interrupt when it has written what it has
+//! begun.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, exit};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+/// A checkpoint ends before each multiple of this.
+const CHECKPOINT: u32 = 64;
+const DATABASE: &str = "stellar.db";
+const UPGRADED: &str = "upgraded";
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Protocol of the newest ledger as `/info` tells it.
+static PROTOCOL: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Deserialize)]
+#[serde(default)]
+struct Script {
+    /// What `version` prints.
+    version: String,
+    /// Ledgers, each after a record mark, and lines `SEQUENCE OFFSET LENGTH` about them.
+    frames: PathBuf,
+    index: PathBuf,
+    /// Streams from the beginning of the checkpoint on.
+    early: bool,
+    /// Between two ledgers.
+    pause_us: u64,
+    ignores_interrupt: bool,
+    /// Leaves a process behind that keeps its descriptors.
+    leaves_child: bool,
+    /// What `/info` calls the network; empty for what is configured.
+    info_network: String,
+    faults: Vec<Fault>,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self {
+            version: "v26.0.0\nledger protocol version: 26\n".to_owned(),
+            frames: PathBuf::new(),
+            index: PathBuf::new(),
+            early: false,
+            pause_us: 0,
+            ignores_interrupt: false,
+            leaves_child: false,
+            info_network: String::new(),
+            faults: Vec::new(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Fault {
+    /// First word of the command.
+    command: String,
+    /// The ledger before which it happens; 0 for the beginning of the command.
+    #[serde(default)]
+    at: u32,
+    what: What,
+    /// How often.
+    #[serde(default = "once")]
+    times: u32,
+}
+
+fn once() -> u32 {
+    1
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    /// Dies between two ledgers.
+    Crash,
+    /// Dies inside one.
+    Tear,
+    /// Ends with an error.
+    Exit,
+    /// Ends without one.
+    End,
+    /// Leaves the ledger out.
+    Skip,
+    /// Writes the ledger twice.
+    Repeat,
+    /// Writes a mark without its first bit.
+    NoMark,
+    /// Writes a mark that announces two gigabytes.
+    Huge,
+    /// Writes a whole record that is no ledger.
+    Garbage,
+    /// Writes nothing any more.
+    Hang,
+    /// Writes the ledger in many small pieces, and then again.
+    Dribble,
+}
+
+struct StandIn {
+    home: PathBuf,
+    script: Script,
+    config: Table,
+    command: String,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let home = Path::new(&arguments[0]).parent().expect("called by its path").to_owned();
+    let script = fs::read_to_string(home.join("script.json")).expect("a script");
+    let script: Script = serde_json::from_str(&script).expect("the script is JSON");
+    note_call(&home, &arguments[1..]);
+    if arguments.get(1).map(String::as_str) == Some("version") {
+        print!("{}", script.version);
+        return;
+    }
+    let [_, conf, file, console, command @ ..] = &arguments[..] else { exit(2) };
+    if conf != "--conf" || console != "--console" || command.is_empty() {
+        exit(2);
+    }
+    let config = fs::read_to_string(file).expect("a configuration");
+    let config = config.parse().expect("the configuration is TOML");
+    let stand_in = StandIn { home, script, config, command: command[0].clone() };
+    stand_in.heed_interrupts();
+    stand_in.fault_at(0).map(|what| stand_in.fail(what, None, &[]));
+    let words: Vec<_> = command.iter().map(String::as_str).collect();
+    match words[..] {
+        ["offline-info"] => stand_in.offline_info(),
+        ["new-db"] => stand_in.close(1),
+        ["catchup", range] => stand_in.catch_up(range),
+        ["catchup", range, "--metadata-output-stream", "fd:3"] => stand_in.replay(range),
+        ["run", "--metadata-output-stream", "fd:3"] => stand_in.run(),
+        _ => exit(2),
+    }
+}
+
+/// Writes down arguments and descriptors, one line a call.
+fn note_call(home: &Path, arguments: &[String]) {
+    let mut descriptors = BTreeMap::new();
+    for entry in fs::read_dir("/proc/self/fd").expect("/proc").flatten() {
+        let target = fs::read_link(entry.path()).unwrap_or_default();
+        let number: u32 = entry.file_name().to_string_lossy().parse().expect("a number");
+        // The directory that is being read is open as well.
+        if !target.ends_with("fd") {
+            descriptors.insert(number, target);
+        }
+    }
+    let numbers: Vec<_> = descriptors.keys().map(u32::to_string).collect();
+    let line = format!("{}\t{}\n", arguments.join(" "), numbers.join(","));
+    let file = OpenOptions::new().create(true).append(true).open(home.join("calls.log"));
+    file.expect("calls.log").write_all(line.as_bytes()).expect("calls.log");
+}
+
+/// Writes a line as core does. Nobody reads when the parent is gone.
+fn log(level: &str, text: &str) {
+    let line = format!("2026-08-01T10:00:00.000 GABCD [Ledger {level}] {text}\n");
+    if std::io::stdout().write_all(line.as_bytes()).is_err() {
+        exit(13);
+    }
+}
+
+fn refuse(text: &str) -> ! {
+    log("ERROR", text);
+    exit(1)
+}
+
+impl StandIn {
+    fn heed_interrupts(&self) {
+        let ignores = self.script.ignores_interrupt;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let signal = {
+            let _inside = runtime.enter();
+            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())
+        };
+        let mut signal = signal.expect("a signal handler");
+        thread::spawn(move || {
+            runtime.block_on(async {
+                while signal.recv().await.is_some() {
+                    if !ignores {
+                        INTERRUPTED.store(true, Ordering::SeqCst);
+                    }
+                }
+            });
+        });
+    }
+
+    /// Waits, and ends at an interrupt.
+    fn pause(&self, duration: Duration) {
+        let until = Instant::now() + duration;
+        loop {
+            if INTERRUPTED.load(Ordering::SeqCst) {
+                log("INFO", "interrupted");
+                exit(0);
+            }
+            let rest = until.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return;
+            }
+            thread::sleep(rest.min(Duration::from_millis(5)));
+        }
+    }
+
+    fn idle(&self) -> ! {
+        loop {
+            self.pause(Duration::from_secs(3600));
+        }
+    }
+
+    fn is_set(&self, key: &str) -> bool {
+        self.config.get(key).and_then(Value::as_bool) == Some(true)
+    }
+
+    fn closed(&self) -> Option<u32> {
+        fs::read_to_string(DATABASE).ok()?.parse().ok()
+    }
+
+    fn close(&self, ledger: u32) {
+        fs::write("stellar.db.new", ledger.to_string()).expect("the database");
+        fs::rename("stellar.db.new", DATABASE).expect("the database");
+    }
+
+    fn offline_info(&self) {
+        let Some(closed) = self.closed() else { refuse("no database") };
+        log("INFO", "looking");
+        println!("{{\n   \"info\" : {{ \"ledger\" : {{ \"num\" : {closed} }} }}\n}}");
+    }
+
+    /// `N/0`: comes to ledger N without a stream.
+    fn catch_up(&self, range: &str) {
+        let Some((last, "0")) = range.split_once('/') else { exit(2) };
+        let last = last.parse().expect("a ledger");
+        if self.closed() != Some(1) {
+            refuse("the database is not new");
+        }
+        log("INFO", &format!("catching up to {last}"));
+        self.close(last);
+    }
+
+    /// `T/COUNT`: streams COUNT ledgers up to T.
+    fn replay(&self, range: &str) {
+        let (last, count) = range.split_once('/').expect("a range");
+        let (last, count): (u32, u32) =
+            (last.parse().expect("a ledger"), count.parse().expect("a count"));
+        if self.closed() != Some(1) || !self.is_set("RUN_STANDALONE") {
+            refuse("not ready for a replay");
+        }
+        self.stream(last - count + 1, Some(last));
+    }
+
+    fn run(&self) {
+        let Some(closed) = self.closed() else { refuse("no database") };
+        let alone = self.is_set("RUN_STANDALONE");
+        if closed == 1 && !alone && !self.is_set("CATCHUP_COMPLETE") {
+            refuse("it would begin at the newest checkpoint");
+        }
+        // A network keeps the protocol that it was told once.
+        PROTOCOL.store(if Path::new(UPGRADED).exists() { 26 } else { 0 }, Ordering::SeqCst);
+        self.serve_http();
+        self.stream(closed + 1, None);
+        self.idle();
+    }
+
+    fn stream(&self, first: u32, last: Option<u32>) {
+        let mut output = OpenOptions::new().append(true).open("/proc/self/fd/3").expect("fd 3");
+        if self.script.leaves_child {
+            Command::new("sleep").arg("30").spawn().expect("a child");
+        }
+        let begin =
+            if self.script.early { (first / CHECKPOINT * CHECKPOINT).max(2) } else { first };
+        let frames = File::open(&self.script.frames).expect("frames");
+        let index = fs::read_to_string(&self.script.index).expect("an index");
+        let mut all = Vec::new();
+        for line in index.lines() {
+            let mut numbers = line.split(' ').map(|word| word.parse::<u64>().expect("a number"));
+            let (sequence, offset) = (numbers.next().expect("3"), numbers.next().expect("3"));
+            let sequence = u32::try_from(sequence).expect("a ledger");
+            all.push((sequence, offset, numbers.next().expect("3") as usize));
+        }
+        let wanted = |sequence: u32| sequence >= begin && last.is_none_or(|last| sequence <= last);
+        for (sequence, offset, length) in all.into_iter().filter(|entry| wanted(entry.0)) {
+            self.pause(Duration::from_micros(self.script.pause_us));
+            let mut frame = vec![0; length];
+            frames.read_exact_at(&mut frame, offset).expect("a frame");
+            let skips = self.fault_at(sequence).is_some_and(|what| {
+                self.fail(what, Some(&mut output), &frame);
+                what == What::Skip
+            });
+            if !skips && output.write_all(&frame).is_err() {
+                exit(13);
+            }
+            if self.closed().is_none_or(|closed| closed < sequence) {
+                self.close(sequence);
+            }
+            log("INFO", &format!("closed ledger {sequence}"));
+        }
+    }
+
+    /// The fault that is due before `ledger`, if there is one.
+    fn fault_at(&self, ledger: u32) -> Option<What> {
+        for (number, fault) in self.script.faults.iter().enumerate() {
+            if fault.command != self.command || fault.at != ledger {
+                continue;
+            }
+            for time in 0..fault.times {
+                let mark = self.home.join(format!("fault-{number}-{time}"));
+                if OpenOptions::new().write(true).create_new(true).open(mark).is_ok() {
+                    return Some(fault.what);
+                }
+            }
+        }
+        None
+    }
+
+    /// Does what is wrong. Returns when the ledger should follow, or be left out.
+    fn fail(&self, what: What, output: Option<&mut File>, frame: &[u8]) {
+        let write = |bytes: &[u8]| {
+            if let Some(output) = &output {
+                let mut output: &File = output;
+                output.write_all(bytes).expect("the stream");
+            }
+        };
+        match what {
+            What::Crash => std::process::abort(),
+            What::Tear => {
+                write(&frame[..frame.len() / 2]);
+                std::process::abort();
+            }
+            What::Exit => refuse("it was told to fail"),
+            What::End => exit(0),
+            What::Skip => {}
+            What::Repeat => write(frame),
+            What::NoMark => {
+                write(&[0x7f, 0, 0, 1, 2, 3, 4, 5]);
+                self.idle();
+            }
+            What::Huge => {
+                write(&[0xff; 64]);
+                self.idle();
+            }
+            What::Garbage => {
+                write(&[0x80, 0, 0, 8, 9, 9, 9, 9, 9, 9, 9, 9]);
+                self.idle();
+            }
+            What::Hang => self.idle(),
+            What::Dribble => {
+                let (most, last) = frame.split_at(frame.len() - 1);
+                for piece in most.chunks(97) {
+                    write(piece);
+                    thread::sleep(Duration::from_micros(50));
+                }
+                write(last);
+            }
+        }
+    }
+
+    /// Answers `/info` and `/upgrades` where that is configured.
+    fn serve_http(&self) {
+        let port = self.config.get("HTTP_PORT").and_then(Value::as_integer).unwrap_or(0);
+        if port == 0 {
+            return;
+        }
+        let configured = self.config["NETWORK_PASSPHRASE"].as_str().expect("a passphrase");
+        let told = &self.script.info_network;
+        let network = if told.is_empty() { configured } else { told }.to_owned();
+        let calls = self.home.clone();
+        let port = u16::try_from(port).expect("a port");
+        let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut question = [0; 2048];
+                let length = stream.read(&mut question).unwrap_or(0);
+                let question = String::from_utf8_lossy(&question[..length]).into_owned();
+                let path = question.split(' ').nth(1).unwrap_or_default();
+                if path.starts_with("/upgrades") {
+                    note_call(&calls, &[path.to_owned()]);
+                    fs::write(UPGRADED, "").expect("the database");
+                    PROTOCOL.store(26, Ordering::SeqCst);
+                }
+                let version = PROTOCOL.load(Ordering::SeqCst);
+                let body = serde_json::json!({ "info": {
+                    "network": network, "state": "Synced!", "ledger": { "version": version } } });
+                let body = body.to_string();
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+                let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                // Whoever asked may be gone.
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+    }
+}

@@ -1,0 +1,250 @@
+//! The configuration file of a captive stellar-core: what Orrery needs, what is known of the
+//! network, and the operator's own file, in one TOML document. Key names are core's.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::error::CoreError;
+use super::networks::{KnownNetwork, known};
+use super::{Mode, OnlineStart};
+use crate::domain::Network;
+
+/// From this protocol on core knows the keys for unified events (CAP-67) and for its caches.
+const UNIFIED_EVENTS_PROTOCOL: u32 = 23;
+/// Port of core's HTTP interface where a standalone network is told its protocol.
+const STANDALONE_HTTP_PORT: u16 = 11_626;
+/// Not core's usual port, which a node on the same machine has.
+const PEER_PORT: i64 = 11_725;
+
+/// Keys that say whom to trust. An own file with one of them replaces all that is known.
+const QUORUM_KEYS: [&str; 3] = ["HOME_DOMAINS", "QUORUM_SET", "VALIDATORS"];
+
+/// What a configuration is made for.
+pub(super) struct Purpose<'a> {
+    pub network: &'a Network,
+    pub mode: &'a Mode,
+    /// The operator's own file.
+    pub own: &'a Table,
+    /// Port of core's HTTP interface; 0 for what the own file or the mode says.
+    pub http_port: u16,
+    /// Newest protocol that the program knows.
+    pub protocol: u32,
+    pub start: OnlineStart,
+}
+
+/// Reads the operator's own file and refuses what cannot work.
+pub(super) fn read_own(path: &Path, network: &Network) -> Result<Table, CoreError> {
+    let wrong = |reason: String| CoreError::OwnConfig { path: path.to_owned(), reason };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let own: Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| wrong(format!("it is not TOML: {}", error.message())))?;
+    match own.get("NETWORK_PASSPHRASE").map(|value| value.as_str()) {
+        Some(Some(passphrase)) if passphrase != network.passphrase() => {
+            return Err(CoreError::WrongNetwork {
+                what: format!("the stellar-core configuration {}", path.display()),
+                found: passphrase.to_owned(),
+                wanted: network.clone(),
+            });
+        }
+        Some(None) => return Err(wrong("NETWORK_PASSPHRASE is not a text".to_owned())),
+        _ => {}
+    }
+    if is_true(&own, "NODE_IS_VALIDATOR") && !is_true(&own, "RUN_STANDALONE") {
+        return Err(wrong(
+            "a validator does not stream its ledgers unless it is alone: remove NODE_IS_VALIDATOR, \
+             or add RUN_STANDALONE"
+                .to_owned(),
+        ));
+    }
+    Ok(own)
+}
+
+/// Whether an own file, empty when there is none, describes a network of one node.
+pub(super) fn is_standalone(own: &Table, network: &Network) -> bool {
+    is_true(own, "RUN_STANDALONE") || network.name() == "local" && !has_quorum(own)
+}
+
+fn is_true(table: &Table, key: &str) -> bool {
+    table.get(key).and_then(Value::as_bool) == Some(true)
+}
+
+fn has_quorum(own: &Table) -> bool {
+    QUORUM_KEYS.iter().any(|key| own.contains_key(*key))
+}
+
+/// The whole configuration.
+///
+/// # Errors
+/// [`CoreError::UnknownNetwork`] when neither the network is known nor the own file says enough.
+pub(super) fn compose(purpose: &Purpose<'_>) -> Result<Table, CoreError> {
+    let Purpose { network, mode, own, .. } = *purpose;
+    let mut table = metadata_flags(purpose.protocol);
+    match (mode, known(network)) {
+        (Mode::Standalone, _) => table.extend(standalone(network)),
+        (_, Some(known)) if !has_quorum(own) => table.extend(quorum(known)),
+        (Mode::Online, _) if has_quorum(own) => {}
+        (Mode::Bounded { .. }, _) if !archives(own).is_empty() => {}
+        _ => return Err(CoreError::UnknownNetwork(network.clone())),
+    }
+    if *mode == Mode::Online {
+        table.insert("PEER_PORT".to_owned(), PEER_PORT.into());
+        table.insert("HTTP_PORT".to_owned(), 0.into());
+    }
+    overlay(&mut table, own);
+    if !is_true(&table, "EMIT_CLASSIC_EVENTS") {
+        // One without the other is refused.
+        table.remove("BACKFILL_STELLAR_ASSET_EVENTS");
+    }
+    if purpose.http_port != 0 {
+        set(&mut table, "HTTP_PORT", i64::from(purpose.http_port));
+    }
+    if http_port(&table) != 0 {
+        table.entry("ENABLE_DIAGNOSTICS_FOR_TX_SUBMISSION").or_insert(true.into());
+    }
+    set(&mut table, "NETWORK_PASSPHRASE", network.passphrase());
+    // Beside its configuration, where nothing else lies.
+    set(&mut table, "DATABASE", "sqlite3://stellar.db");
+    set(&mut table, "BUCKET_DIR_PATH", "buckets");
+    set(&mut table, "LOG_FILE_PATH", "");
+    // It is given on the command line, and core refuses both.
+    table.remove("METADATA_OUTPUT_STREAM");
+    match mode {
+        Mode::Bounded { .. } => make_replay(&mut table),
+        Mode::Online if purpose.start == OnlineStart::Genesis => {
+            set(&mut table, "CATCHUP_COMPLETE", true);
+        }
+        _ => {}
+    }
+    Ok(table)
+}
+
+/// Port of core's HTTP interface in a configuration; 0 when it is off.
+pub(super) fn http_port(table: &Table) -> u16 {
+    let port = table.get("HTTP_PORT").and_then(Value::as_integer);
+    port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
+}
+
+/// The commands that fetch a file of a history archive: `{0}` stands for its name there, `{1}` for
+/// where it should be written.
+pub(super) fn archives(table: &Table) -> Vec<String> {
+    let of_validators = table.get("VALIDATORS").and_then(Value::as_array).into_iter().flatten();
+    let named = table.get("HISTORY").and_then(Value::as_table).into_iter().flatten();
+    let commands = of_validators
+        .map(|validator| validator.get("HISTORY"))
+        .chain(named.map(|(_, archive)| archive.get("get")));
+    commands.flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// What makes core write everything that is indexed, and the same as public lakes hold.
+fn metadata_flags(protocol: u32) -> Table {
+    let mut flags = vec!["EMIT_SOROBAN_TRANSACTION_META_EXT_V1", "EMIT_LEDGER_CLOSE_META_EXT_V1"];
+    let mut table = Table::new();
+    // Older programs refuse keys that they do not know.
+    if protocol >= UNIFIED_EVENTS_PROTOCOL {
+        flags.extend([
+            "EMIT_CLASSIC_EVENTS",
+            "BACKFILL_STELLAR_ASSET_EVENTS",
+            "BACKFILL_RESTORE_META",
+        ]);
+        // Saves 2 to 3 GB of memory that only validators make up for.
+        set(&mut table, "BUCKETLIST_DB_MEMORY_FOR_CACHING", 0);
+    }
+    table.extend(flags.into_iter().map(|flag| (flag.to_owned(), true.into())));
+    table
+}
+
+fn quorum(known: &KnownNetwork) -> Table {
+    let (mut domains, mut validators) = (Vec::new(), Vec::new());
+    for organisation in known.organisations {
+        let domain = [("HOME_DOMAIN", organisation.domain), ("QUALITY", organisation.quality)];
+        domains.push(text_table(&domain));
+        validators.extend(organisation.validators.iter().map(|validator| {
+            let archive = format!("curl -sf {}/{{0}} -o {{1}}", validator.archive);
+            text_table(&[
+                ("NAME", validator.name),
+                ("HOME_DOMAIN", organisation.domain),
+                ("PUBLIC_KEY", validator.key),
+                ("ADDRESS", validator.address),
+                ("HISTORY", &archive),
+            ])
+        }));
+    }
+    let mut table = Table::new();
+    set(&mut table, "FAILURE_SAFETY", known.failure_safety);
+    set(&mut table, "UNSAFE_QUORUM", known.unsafe_quorum);
+    set(&mut table, "HOME_DOMAINS", domains);
+    set(&mut table, "VALIDATORS", validators);
+    table
+}
+
+/// A network of one node, which agrees with itself.
+fn standalone(network: &Network) -> Table {
+    let mut quorum_set = Table::new();
+    set(&mut quorum_set, "THRESHOLD_PERCENT", 100);
+    set(&mut quorum_set, "VALIDATORS", vec![Value::from("$self")]);
+    let mut table = Table::new();
+    set(&mut table, "RUN_STANDALONE", true);
+    set(&mut table, "NODE_IS_VALIDATOR", true);
+    set(&mut table, "UNSAFE_QUORUM", true);
+    set(&mut table, "FAILURE_SAFETY", 0);
+    set(&mut table, "HTTP_PORT", i64::from(STANDALONE_HTTP_PORT));
+    set(&mut table, "NODE_SEED", node_seed(network));
+    set(&mut table, "QUORUM_SET", quorum_set);
+    table
+}
+
+/// Seed of the only node of a standalone network. No secret: whoever reaches the node may do
+/// everything anyway, and the key of the root account follows from the passphrase as well.
+fn node_seed(network: &Network) -> String {
+    let seed = Network::from_passphrase(format!("{} node", network.passphrase()));
+    stellar_strkey::ed25519::PrivateKey(seed.id().0).as_unredacted().to_string().as_str().to_owned()
+}
+
+/// Replays a closed range from the archive alone: no peers, no votes.
+fn make_replay(table: &mut Table) {
+    for key in ["NODE_IS_VALIDATOR", "NODE_SEED", "PUBLIC_HTTP_PORT", "HTTP_QUERY_PORT"] {
+        table.remove(key);
+    }
+    set(table, "RUN_STANDALONE", true);
+    set(table, "UNSAFE_QUORUM", true);
+    set(table, "FAILURE_SAFETY", 0);
+    set(table, "HTTP_PORT", 0);
+    if !table.contains_key("VALIDATORS") {
+        // Core wants a quorum set, although nobody votes in a replay.
+        let unused = known(&Network::from_name_or_passphrase("testnet"));
+        let key = unused.and_then(|known| known.organisations.first()?.validators.first());
+        let mut quorum_set = Table::new();
+        set(&mut quorum_set, "THRESHOLD_PERCENT", 100);
+        set(&mut quorum_set, "VALIDATORS", key.map_or(vec![], |v| vec![Value::from(v.key)]));
+        table.entry("QUORUM_SET").or_insert(quorum_set.into());
+    }
+}
+
+/// Lays the own file over the rest. Archives are added; everything else replaces.
+fn overlay(table: &mut Table, own: &Table) {
+    if has_quorum(own) {
+        QUORUM_KEYS.iter().for_each(|key| drop(table.remove(*key)));
+    }
+    for (key, value) in own {
+        match (table.get_mut(key), value) {
+            (Some(Value::Table(here)), Value::Table(theirs)) if key == "HISTORY" => {
+                here.extend(theirs.clone());
+            }
+            _ => drop(table.insert(key.clone(), value.clone())),
+        }
+    }
+}
+
+fn set(table: &mut Table, key: &str, value: impl Into<Value>) {
+    table.insert(key.to_owned(), value.into());
+}
+
+fn text_table(fields: &[(&str, &str)]) -> Value {
+    let fields = fields.iter().map(|(key, value)| ((*key).to_owned(), Value::from(*value)));
+    Value::Table(fields.collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! One stellar-core process: how it is called, what it may inherit, and how it is stopped.
+//!
+//! It inherits its standard streams and, when it streams ledgers, descriptor 3, and nothing else: all
+//! other descriptors of this process are closed on exec. It has a process group of its own, so that
+//! Ctrl-C in a terminal reaches it only through a clean stop.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use command_fds::{CommandFdExt, FdMapping};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::error::CoreError;
+use super::log::{LastLines, take_lines};
+
+/// The descriptor on which core writes ledgers.
+const STREAM_DESCRIPTOR: i32 = 3;
+/// How core is told that.
+pub(super) const STREAM_ARGUMENTS: [&str; 2] = ["--metadata-output-stream", "fd:3"];
+
+/// Bytes of an answer that are read.
+const LONGEST_ANSWER: u64 = 1 << 20;
+/// How long a process that has ended may keep its outputs open, through children of its own.
+const LAST_LINES_WITHIN: Duration = Duration::from_millis(500);
+
+/// Calls stellar-core for one directory.
+pub(super) struct Caller {
+    pub binary: PathBuf,
+    /// Absolute path of its configuration.
+    pub config: PathBuf,
+    /// Where it works.
+    pub directory: PathBuf,
+    /// From SIGINT to SIGKILL.
+    pub patience: Duration,
+}
+
+/// A process that was started. It is killed when this is dropped.
+pub(super) struct Process {
+    command: String,
+    child: Child,
+    lines: LastLines,
+    outputs: Vec<JoinHandle<()>>,
+    patience: Duration,
+}
+
+impl Caller {
+    /// Starts `stellar-core --conf FILE --console ARGUMENTS`. With `stream` it writes ledgers there.
+    pub fn start(&self, arguments: &[&str], stream: Option<OwnedFd>) -> Result<Process, CoreError> {
+        let mut process = self.spawn(arguments, stream)?;
+        if let Some(output) = process.child.stdout.take() {
+            process.keep_lines(output);
+        }
+        Ok(process)
+    }
+
+    /// Starts it, and returns what it writes to standard output as well.
+    pub fn ask(
+        &self,
+        arguments: &[&str],
+    ) -> Result<(Process, impl Future<Output = String> + use<>), CoreError> {
+        let mut process = self.spawn(arguments, None)?;
+        let output = process.child.stdout.take();
+        let answer = async move {
+            let mut bytes = Vec::new();
+            if let Some(output) = output {
+                // Half an answer is found out by whoever reads it.
+                let _ = output.take(LONGEST_ANSWER).read_to_end(&mut bytes).await;
+            }
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        Ok((process, answer))
+    }
+
+    fn spawn(&self, arguments: &[&str], stream: Option<OwnedFd>) -> Result<Process, CoreError> {
+        let mut command = std::process::Command::new(&self.binary);
+        command.arg("--conf").arg(&self.config).arg("--console").args(arguments);
+        let name = format!("stellar-core {}", arguments.join(" "));
+        let failed = |source| self.not_started(&name, source);
+        command
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        if let Some(parent_fd) = stream {
+            // The command owns our end from here on and closes it when this function returns: only
+            // then does its reader see the end of the stream.
+            let mapping = FdMapping { parent_fd, child_fd: STREAM_DESCRIPTOR };
+            command.fd_mappings(vec![mapping]).map_err(|error| failed(io::Error::other(error)))?;
+        }
+        let child = Command::from(command).kill_on_drop(true).spawn().map_err(failed)?;
+        let (lines, outputs) = (LastLines::default(), Vec::new());
+        let mut process = Process { command: name, child, lines, outputs, patience: self.patience };
+        if let Some(errors) = process.child.stderr.take() {
+            process.keep_lines(errors);
+        }
+        Ok(process)
+    }
+
+    fn not_started(&self, command: &str, source: io::Error) -> CoreError {
+        if source.kind() == io::ErrorKind::NotFound && self.directory.exists() {
+            return CoreError::NotFound(self.binary.clone());
+        }
+        CoreError::NotStarted { command: command.to_owned(), source }
+    }
+}
+
+impl Process {
+    fn keep_lines(&mut self, output: impl AsyncRead + Unpin + Send + 'static) {
+        self.outputs.push(tokio::spawn(take_lines(output, self.lines.clone())));
+    }
+
+    /// Waits until it ends. May be dropped and called again.
+    pub async fn ended(&mut self) -> Result<ExitStatus, CoreError> {
+        let failed = |source| CoreError::NotStarted { command: self.command.clone(), source };
+        self.child.wait().await.map_err(failed)
+    }
+
+    /// Waits until it ends, which must be without an error.
+    pub async fn succeeded(&mut self) -> Result<(), CoreError> {
+        let status = self.ended().await?;
+        if status.success() {
+            return Ok(());
+        }
+        let end = self.told(status).await;
+        Err(CoreError::Command { command: self.command.clone(), end })
+    }
+
+    /// Stops it: SIGINT, and after a while SIGKILL. Whoever reads its stream must go on doing so.
+    pub async fn stop(&mut self) -> Result<ExitStatus, CoreError> {
+        self.signal(Signal::INT);
+        if let Ok(status) = timeout(self.patience, self.child.wait()).await {
+            let failed = |source| CoreError::NotStarted { command: self.command.clone(), source };
+            return status.map_err(failed);
+        }
+        tracing::warn!("{} does not stop within {:?}: killed", self.command, self.patience);
+        self.kill();
+        self.ended().await
+    }
+
+    /// Kills it and its children.
+    pub fn kill(&self) {
+        if let Some(pid) = self.pid() {
+            // It may have ended by now.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.pid() {
+            // It may have ended by now.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// None once it was waited for: its number may be another's by then.
+    fn pid(&self) -> Option<Pid> {
+        self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
+    }
+
+    /// Its end, with its last lines.
+    pub async fn told(&mut self, status: ExitStatus) -> String {
+        for mut output in self.outputs.drain(..) {
+            // What comes later than that is not waited for.
+            if timeout(LAST_LINES_WITHIN, &mut output).await.is_err() {
+                output.abort();
+            }
+        }
+        let how = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit status {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => status.to_string(),
+        };
+        format!("{how} ({})", self.lines.told())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        self.outputs.iter().for_each(JoinHandle::abort);
+    }
+}

@@ -1,0 +1,464 @@
+//! One run of stellar-core: the commands that it takes to come to the ledger that is needed, and the
+//! stream from there on. Works on a thread with a runtime of its own, so that the stream is drained
+//! whatever the rest of the program does, and can be stopped and waited for from anywhere.
+
+mod online;
+mod replay;
+mod standalone;
+
+use std::future::Future;
+use std::pin::pin;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use tokio::runtime::{Builder, Handle, RuntimeFlavor};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use toml::Table;
+
+use super::archive::{self, ArchiveState};
+use super::config::{self, Purpose};
+use super::error::CoreError;
+use super::frames::Frames;
+use super::process::{Caller, Process};
+use super::queue::{End, Pushed, Queue};
+use super::storage::{CONFIG_FILE, Storage, failed};
+use super::version::{self, Version};
+use super::{CoreSettings, Mode, OnlineStart};
+use crate::domain::LedgerSeq;
+use crate::source::records::{RecordError, sequence_of};
+use crate::source::{Origin, RawLedger};
+
+/// What a session works with.
+#[derive(Clone)]
+pub(super) struct Plan {
+    pub settings: Arc<CoreSettings>,
+    pub own: Arc<Table>,
+    pub storage: Arc<Storage>,
+    /// The first ledger that is needed.
+    pub from: LedgerSeq,
+}
+
+/// A running session. Stops core, and waits until it has stopped, when it is dropped.
+pub(super) struct Session {
+    queue: Arc<Queue>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Session {
+    /// Starts it.
+    pub fn start(plan: Plan) -> Self {
+        let directory = plan.storage.root().to_owned();
+        let queue = Arc::new(Queue::new(plan.settings.limits.clone(), directory));
+        let (stop, stopping) = watch::channel(false);
+        let runner = Runner { plan, queue: Arc::clone(&queue), stop: Stop(stopping), last: None };
+        let spawned = thread::Builder::new().name("stellar-core".to_owned()).spawn(move || {
+            // Whoever waits for ledgers must hear of a panic too.
+            let _guard = EndGuard(Arc::clone(&runner.queue));
+            runner.work();
+        });
+        let thread = spawned
+            .map_err(|error| queue.end(End::Failed(CoreError::Internal(error.to_string()))))
+            .ok();
+        Self { queue, stop, thread }
+    }
+
+    /// Where its ledgers come.
+    pub fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        let Some(thread) = self.thread.take() else { return };
+        let join = || drop(thread.join());
+        // Core may take seconds to stop; other work on this thread is moved away where that is possible.
+        match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(join),
+            _ => join(),
+        }
+    }
+}
+
+struct EndGuard(Arc<Queue>);
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        // Nothing happens when there is an end already.
+        self.0.end(End::Failed(CoreError::Internal("see the log".to_owned())));
+    }
+}
+
+/// Learns when to stop.
+struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// Returns when the session is to stop.
+    async fn requested(&mut self) {
+        // The sender goes only together with the session.
+        let _ = self.0.wait_for(|stop| *stop).await;
+    }
+
+    /// The output of `work`, unless the session is to stop before.
+    async fn or<T>(&mut self, work: impl Future<Output = T>) -> Result<T, CoreError> {
+        tokio::select! {
+            () = self.requested() => Err(CoreError::Stopped),
+            output = work => Ok(output),
+        }
+    }
+}
+
+struct Runner {
+    plan: Plan,
+    queue: Arc<Queue>,
+    stop: Stop,
+    /// The newest ledger that came.
+    last: Option<LedgerSeq>,
+}
+
+/// What becomes of a record.
+enum Accepted {
+    GoOn,
+    /// Core is to stop, and what it still writes is wanted.
+    StopAfter,
+    /// Core is to stop, and what it still writes is of no use.
+    StopHere,
+}
+
+impl Runner {
+    fn work(mut self) {
+        match Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime.block_on(self.run()),
+            Err(error) => self.queue.end(End::Failed(CoreError::Internal(error.to_string()))),
+        }
+    }
+
+    async fn run(&mut self) {
+        let ended = match self.plan.settings.mode {
+            Mode::Online => self.online().await,
+            Mode::Bounded { to } => self.replay(to).await,
+            Mode::Standalone => self.standalone().await,
+        };
+        self.queue.end(ended.unwrap_or_else(End::Failed));
+        // What waits on disk is brought back as long as somebody fetches it.
+        while !self.queue.is_drained() {
+            let queue = Arc::clone(&self.queue);
+            if self.stop.or(queue.taken.notified()).await.is_err() {
+                return;
+            }
+            if let Err(error) = queue.refill() {
+                tracing::warn!("ledgers that waited on disk are streamed again: {error}");
+            }
+        }
+    }
+
+    /// Asks the program for its version.
+    async fn version(&mut self) -> Result<Version, CoreError> {
+        let version = self.stop.or(version::probe(&self.plan.settings.binary)).await??;
+        if let Some(warning) = version.warning() {
+            tracing::warn!("{warning}");
+        }
+        Ok(version)
+    }
+
+    /// Writes the configuration into `directory`.
+    fn configure(
+        &self,
+        directory: &std::path::Path,
+        protocol: u32,
+        start: OnlineStart,
+    ) -> Result<(Caller, Table), CoreError> {
+        let CoreSettings { network, mode, http_port, limits, .. } = &*self.plan.settings;
+        let (own, http_port) = (&*self.plan.own, *http_port);
+        let table = config::compose(&Purpose { network, mode, own, http_port, protocol, start })?;
+        let config = directory.join(CONFIG_FILE);
+        let text =
+            toml::to_string(&table).map_err(|error| CoreError::Internal(error.to_string()))?;
+        std::fs::create_dir_all(directory).map_err(failed(directory))?;
+        std::fs::write(&config, text).map_err(failed(&config))?;
+        let (binary, directory) = (self.plan.settings.binary.clone(), directory.to_owned());
+        Ok((Caller { binary, config, directory, patience: limits.stop }, table))
+    }
+
+    /// The newest state of an archive of `table`, checked for its network.
+    async fn archive(&mut self, table: &Table) -> Result<Option<ArchiveState>, CoreError> {
+        let commands = config::archives(table);
+        let state = archive::state(&commands, self.plan.storage.root());
+        let Some(state) = self.stop.or(state).await? else { return Ok(None) };
+        let wanted = &self.plan.settings.network;
+        match &state.passphrase {
+            Some(found) if found != wanted.passphrase() => Err(CoreError::WrongNetwork {
+                what: "the history archive of stellar-core".to_owned(),
+                found: found.clone(),
+                wanted: wanted.clone(),
+            }),
+            _ => Ok(Some(state)),
+        }
+    }
+
+    /// Runs a command to its end, which must be good.
+    async fn command(&mut self, caller: &Caller, arguments: &[&str]) -> Result<(), CoreError> {
+        tracing::info!("stellar-core {}", arguments.join(" "));
+        let mut process = caller.start(arguments, None)?;
+        match self.stop.or(process.succeeded()).await {
+            Ok(ended) => ended,
+            Err(stopped) => {
+                process.stop().await?;
+                Err(stopped)
+            }
+        }
+    }
+
+    /// The newest ledger that core has closed in its storage.
+    async fn closed(&mut self, caller: &Caller) -> Result<LedgerSeq, CoreError> {
+        let (mut process, answer) = caller.ask(&["offline-info"])?;
+        let asked = async {
+            let (ended, answer) = tokio::join!(process.succeeded(), answer);
+            ended.map(|()| answer)
+        };
+        let answer = match self.stop.or(asked).await {
+            Ok(answer) => answer?,
+            Err(stopped) => {
+                process.stop().await?;
+                return Err(stopped);
+            }
+        };
+        let command = "stellar-core offline-info".to_owned();
+        read_closed(&answer).map_err(|reason| CoreError::Answer { command, reason })
+    }
+
+    /// Hands on what core streams until it ends, or has to. `checks` are made meanwhile.
+    async fn stream(
+        &mut self,
+        mut process: Process,
+        mut frames: Frames,
+        checks: impl Future<Output = Result<(), CoreError>>,
+    ) -> Result<End, CoreError> {
+        let mut checks = pin!(checks);
+        let (mut checked, mut status) = (false, None);
+        let queue = Arc::clone(&self.queue);
+        let may_wait = self.plan.settings.mode != Mode::Online;
+        loop {
+            let reads = !may_wait || queue.has_room();
+            let record = tokio::select! {
+                () = self.stop.requested() => {
+                    self.wind_down(&mut process, &mut frames, false).await?;
+                    return Err(CoreError::Stopped);
+                }
+                result = &mut checks, if !checked => {
+                    checked = true;
+                    if let Err(error) = result {
+                        self.wind_down(&mut process, &mut frames, false).await?;
+                        return Err(error);
+                    }
+                    continue;
+                }
+                ended = process.ended(), if status.is_none() => {
+                    status = Some(ended?);
+                    frames.writer_ended();
+                    continue;
+                }
+                () = queue.taken.notified() => {
+                    if let Err(source) = queue.refill() {
+                        self.wind_down(&mut process, &mut frames, false).await?;
+                        let path = self.plan.storage.root().to_owned();
+                        return Err(CoreError::Storage { path, source });
+                    }
+                    continue;
+                }
+                record = frames.next(), if reads => record,
+            };
+            let keep_rest = match self.take(record, &frames) {
+                Ok(Some(Accepted::GoOn)) => continue,
+                Ok(Some(Accepted::StopAfter)) => true,
+                Ok(Some(Accepted::StopHere)) => false,
+                Ok(None) => return self.ended(process, frames, status).await,
+                Err(problem) => return Err(self.broken(process, frames, problem).await?),
+            };
+            tracing::info!("stellar-core is stopped until its ledgers were fetched");
+            self.wind_down(&mut process, &mut frames, keep_rest).await?;
+            return Ok(End::Again);
+        }
+    }
+
+    /// Looks at what was read: a record, the end, or a fault.
+    fn take(
+        &mut self,
+        record: Result<Option<Vec<u8>>, RecordError>,
+        frames: &Frames,
+    ) -> Result<Option<Accepted>, Problem> {
+        let Some(xdr) = record.map_err(Problem::Stream)? else { return Ok(None) };
+        let offset = frames.offset();
+        let sequence = sequence_of(&xdr)
+            .map_err(|reason| Problem::Stream(RecordError::Damaged { offset, reason }))?;
+        let accepted = self.accept(sequence, xdr)?;
+        let too_long = self.plan.settings.mode == Mode::Standalone
+            && offset >= self.plan.settings.limits.bytes_on_disk;
+        Ok(Some(if too_long { Accepted::StopHere } else { accepted }))
+    }
+
+    /// Hands a ledger on. Core begins where its checkpoint begins, so the first may come too early.
+    fn accept(&mut self, sequence: LedgerSeq, xdr: Vec<u8>) -> Result<Accepted, Problem> {
+        let from = self.plan.from;
+        let expected = self.last.and_then(LedgerSeq::next).unwrap_or(from);
+        if sequence > expected {
+            return Err(Problem::Skipped { expected, found: sequence });
+        }
+        let repeated = self.last.is_some_and(|last| sequence <= last);
+        let beyond = matches!(self.plan.settings.mode, Mode::Bounded { to } if sequence > to);
+        if repeated || beyond {
+            return Ok(Accepted::GoOn);
+        }
+        self.last = Some(sequence);
+        if sequence < from {
+            return Ok(Accepted::GoOn);
+        }
+        let origin = Origin { name: super::NAME.into(), position: None };
+        match self.queue.push(RawLedger { sequence, xdr, origin }) {
+            Pushed::Kept => Ok(Accepted::GoOn),
+            Pushed::Full => Ok(Accepted::StopAfter),
+            Pushed::Refused(error) => {
+                tracing::warn!("ledgers of stellar-core cannot wait on disk: {error}");
+                Ok(Accepted::StopHere)
+            }
+        }
+    }
+
+    /// Stops core, and reads its stream meanwhile, so that it can finish what it is writing.
+    async fn wind_down(
+        &mut self,
+        process: &mut Process,
+        frames: &mut Frames,
+        keep: bool,
+    ) -> Result<ExitStatus, CoreError> {
+        let mut stopping = pin!(process.stop());
+        let (mut status, mut keep) = (None, keep);
+        loop {
+            let record = tokio::select! {
+                ended = &mut stopping, if status.is_none() => {
+                    status = Some(ended?);
+                    frames.writer_ended();
+                    continue;
+                }
+                record = frames.next() => record,
+            };
+            match self.take_rest(record, frames, &mut keep) {
+                true => {}
+                false => break,
+            }
+        }
+        match status {
+            Some(status) => Ok(status),
+            None => stopping.await,
+        }
+    }
+
+    /// Whether there may be more to read.
+    fn take_rest(
+        &mut self,
+        record: Result<Option<Vec<u8>>, RecordError>,
+        frames: &Frames,
+        keep: &mut bool,
+    ) -> bool {
+        if !*keep {
+            return matches!(record, Ok(Some(_)));
+        }
+        let taken = self.take(record, frames);
+        *keep = matches!(taken, Ok(Some(Accepted::GoOn | Accepted::StopAfter)));
+        matches!(taken, Ok(Some(_)))
+    }
+
+    /// The stream ended between two ledgers.
+    async fn ended(
+        &mut self,
+        mut process: Process,
+        mut frames: Frames,
+        status: Option<ExitStatus>,
+    ) -> Result<End, CoreError> {
+        let status = match status {
+            Some(status) => status,
+            None => self.settle(&mut process, &mut frames).await?,
+        };
+        let before = self.plan.from.previous().unwrap_or(self.plan.from);
+        let last = self.last.unwrap_or(before);
+        if matches!(self.plan.settings.mode, Mode::Bounded { to } if to == last && status.success())
+        {
+            return Ok(End::Complete);
+        }
+        let end = process.told(status).await;
+        Err(CoreError::Ended { last, end, clean: status.success() })
+    }
+
+    /// The stream is of no use any more.
+    async fn broken(
+        &mut self,
+        mut process: Process,
+        mut frames: Frames,
+        problem: Problem,
+    ) -> Result<CoreError, CoreError> {
+        let status = match problem {
+            Problem::Stream(RecordError::Truncated { .. }) => {
+                self.settle(&mut process, &mut frames).await?
+            }
+            _ => self.wind_down(&mut process, &mut frames, false).await?,
+        };
+        Ok(match problem {
+            Problem::Skipped { expected, found } => CoreError::Skipped { expected, found },
+            Problem::Stream(source) => {
+                CoreError::Stream { source, end: process.told(status).await }
+            }
+        })
+    }
+
+    /// How a core ended that has closed its stream: by itself, if it does so soon.
+    async fn settle(
+        &mut self,
+        process: &mut Process,
+        frames: &mut Frames,
+    ) -> Result<ExitStatus, CoreError> {
+        let patience = self.plan.settings.limits.stop;
+        match self.stop.or(timeout(patience, process.ended())).await {
+            Ok(Ok(status)) => status,
+            _ => self.wind_down(process, frames, false).await,
+        }
+    }
+}
+
+/// What is wrong with a stream.
+enum Problem {
+    Stream(RecordError),
+    Skipped { expected: LedgerSeq, found: LedgerSeq },
+}
+
+/// Reads `info.ledger.num` of an answer, in which log lines may come first.
+fn read_closed(answer: &str) -> Result<LedgerSeq, String> {
+    let begin = answer
+        .match_indices('{')
+        .map(|(at, _)| at)
+        .find(|at| *at == 0 || answer[..*at].ends_with('\n'));
+    let text = &answer[begin.ok_or("there is no JSON in it")?..];
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>();
+    let value = values.next().ok_or("it is empty")?.map_err(|error| error.to_string())?;
+    let number = value.pointer("/info/ledger/num").and_then(serde_json::Value::as_u64);
+    let number = number.and_then(|number| u32::try_from(number).ok());
+    number.map(LedgerSeq).ok_or_else(|| "it has no number of a ledger".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_newest_ledger_among_log_lines() {
+        let answer = "2026-08-01T10:00:00.000 [default INFO] {not this}\n{\n \"info\" : {\n\
+                      \"ledger\" : { \"num\" : 63 }\n } }\nmore\n";
+        assert_eq!(read_closed(answer), Ok(LedgerSeq(63)));
+        for wrong in ["", "no", "{", "{}", "{\"info\":{\"ledger\":{\"num\":-1}}}"] {
+            assert!(read_closed(wrong).is_err(), "{wrong}");
+        }
+    }
+}

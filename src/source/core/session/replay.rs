@@ -1,0 +1,31 @@
+//! A core that replays a closed range out of the archive.
+
+use super::online::start_streaming;
+use super::{End, Runner};
+use crate::domain::LedgerSeq;
+use crate::source::core::OnlineStart;
+use crate::source::core::error::CoreError;
+
+impl Runner {
+    pub(super) async fn replay(&mut self, to: LedgerSeq) -> Result<End, CoreError> {
+        let from = self.plan.from;
+        if from > to {
+            return Ok(End::Complete);
+        }
+        self.plan.storage.take_over(self.plan.settings.limits.stop).await?;
+        let protocol = self.version().await?.protocol;
+        let directory = self.plan.storage.replay_directory()?;
+        let (caller, table) =
+            self.configure(directory.path(), protocol, OnlineStart::Checkpoint)?;
+        if let Some(state) = self.archive(&table).await?
+            && to > state.newest()
+        {
+            return Err(CoreError::NotArchived { to, newest: state.newest() });
+        }
+        self.command(&caller, &["new-db"]).await?;
+        let range = format!("{to}/{}", to.0 - from.0 + 1);
+        let (process, frames) = start_streaming(&caller, &["catchup", &range])?;
+        tracing::info!(%from, %to, "stellar-core replays");
+        self.stream(process, frames, std::future::ready(Ok(()))).await
+    }
+}

@@ -1,0 +1,48 @@
+//! A core that is a network of its own. Its storage is the only copy of that network and is never
+//! wiped.
+
+use super::{End, Runner, config};
+use crate::decode::MAX_PROTOCOL;
+use crate::domain::LedgerSeq;
+use crate::source::core::error::CoreError;
+use crate::source::core::frames::{Frames, Input};
+use crate::source::core::process::STREAM_ARGUMENTS;
+use crate::source::core::{OnlineStart, http, standalone};
+
+/// The file of its database.
+const DATABASE: &str = "stellar.db";
+/// Closed by `new-db`.
+const GENESIS: LedgerSeq = LedgerSeq(1);
+
+impl Runner {
+    pub(super) async fn standalone(&mut self) -> Result<End, CoreError> {
+        let (from, storage) = (self.plan.from, self.plan.storage.clone());
+        storage.take_over(self.plan.settings.limits.stop).await?;
+        let protocol = self.version().await?.protocol;
+        let work = storage.work();
+        let (caller, table) = self.configure(&work, protocol, OnlineStart::Checkpoint)?;
+        let closed = if work.join(DATABASE).exists() {
+            self.closed(&caller).await?
+        } else {
+            if from > LedgerSeq::FIRST {
+                let state = "has not begun".to_owned();
+                let storage = storage.root().to_owned();
+                return Err(CoreError::StandaloneLost { storage, state, needed: from });
+            }
+            self.command(&caller, &["new-db"]).await?;
+            GENESIS
+        };
+        let longest = self.plan.settings.limits.bytes_on_disk / 2;
+        let ledgers = standalone::open(&storage, closed, from, longest)?;
+        let arguments = [&["run"][..], &STREAM_ARGUMENTS].concat();
+        let process = caller.start(&arguments, Some(ledgers.writer.into()))?;
+        tracing::info!(%from, "stellar-core runs a network of its own");
+        let frames = Frames::new(Input::File(ledgers.reader), ledgers.offset);
+        let (port, network) = (config::http_port(&table), self.plan.settings.network.clone());
+        let known = protocol.min(MAX_PROTOCOL);
+        let checks = async move {
+            if port == 0 { Ok(()) } else { http::check(port, &network, Some(known)).await }
+        };
+        self.stream(process, frames, checks).await
+    }
+}

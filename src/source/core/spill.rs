@@ -1,0 +1,78 @@
+//! Ledgers that wait on disk, because memory would hold too many of them. The file has no name: it is
+//! gone when this process ends, and what was in it is streamed again.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use crate::domain::LedgerSeq;
+use crate::source::{Origin, RawLedger};
+
+/// Ledgers on disk, first in, first out.
+pub(super) struct Spill {
+    directory: PathBuf,
+    /// Made for the first ledger.
+    file: Option<File>,
+    waiting: VecDeque<Waiting>,
+    end: u64,
+}
+
+struct Waiting {
+    sequence: LedgerSeq,
+    origin: Origin,
+    at: u64,
+    length: usize,
+}
+
+impl Spill {
+    /// Will write into a file in `directory`.
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory, file: None, waiting: VecDeque::new(), end: 0 }
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Size of the file. It shrinks only when everything was taken.
+    pub fn bytes(&self) -> u64 {
+        self.end
+    }
+
+    /// Adds a ledger; it is not added when this fails.
+    pub fn push(&mut self, ledger: &RawLedger) -> io::Result<()> {
+        if self.file.is_none() {
+            self.file = Some(tempfile::tempfile_in(&self.directory)?);
+        }
+        let Some(file) = &self.file else { return Ok(()) };
+        file.write_all_at(&ledger.xdr, self.end)?;
+        let (sequence, origin) = (ledger.sequence, ledger.origin.clone());
+        let length = ledger.xdr.len();
+        self.waiting.push_back(Waiting { sequence, origin, at: self.end, length });
+        self.end += length as u64;
+        Ok(())
+    }
+
+    /// Gives up all that waits.
+    pub fn clear(&mut self) {
+        *self = Self::new(std::mem::take(&mut self.directory));
+    }
+
+    /// Takes the oldest ledger.
+    pub fn pop(&mut self) -> io::Result<Option<RawLedger>> {
+        let (Some(file), Some(next)) = (&self.file, self.waiting.front()) else { return Ok(None) };
+        let mut xdr = vec![0; next.length];
+        file.read_exact_at(&mut xdr, next.at)?;
+        let ledger = RawLedger { sequence: next.sequence, xdr, origin: next.origin.clone() };
+        self.waiting.pop_front();
+        if self.waiting.is_empty() {
+            self.end = 0;
+            // The space is given back at once; a failure only keeps it a while longer.
+            let _ = file.set_len(0);
+        }
+        Ok(Some(ledger))
+    }
+}

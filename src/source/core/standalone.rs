@@ -1,0 +1,142 @@
+//! The ledgers of a standalone network, from the moment when its only node has written them until
+//! they are stored.
+//!
+//! Other networks show a ledger again; this one cannot, because its node has no archive. So its
+//! stream is a file, which outlives both processes, instead of a pipe.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::error::CoreError;
+use super::storage::{Storage, failed};
+use crate::domain::LedgerSeq;
+use crate::source::records::{LONGEST_LEDGER, record_length, sequence_of};
+
+/// Ledgers that are kept although they were fetched: they may not be stored yet.
+const KEPT: usize = 64;
+
+/// The file, ready for the next run of core.
+pub(super) struct Ledgers {
+    /// Where core writes.
+    pub writer: File,
+    /// Stands at the first ledger that is needed.
+    pub reader: File,
+    /// Where that is, in bytes.
+    pub offset: u64,
+}
+
+/// One ledger in the file.
+struct Entry {
+    sequence: LedgerSeq,
+    begin: u64,
+    end: u64,
+}
+
+/// The oldest ledger in the file, if there is one.
+pub(super) fn oldest(storage: &Storage) -> Option<LedgerSeq> {
+    let file = File::open(storage.standalone_ledgers()).ok()?;
+    next_entry(&mut BufReader::new(file), 0).ok()?.map(|entry| entry.sequence)
+}
+
+/// Opens the file of a network whose node has closed `closed`, to be read from `needed` on. What the
+/// node wrote but did not close goes: it will close that ledger anew, and perhaps differently. What
+/// is no longer needed goes when the file is longer than `longest` bytes.
+///
+/// # Errors
+/// [`CoreError::StandaloneLost`] when the file cannot lead from `needed` to what comes next.
+pub(super) fn open(
+    storage: &Storage,
+    closed: LedgerSeq,
+    needed: LedgerSeq,
+    longest: u64,
+) -> Result<Ledgers, CoreError> {
+    let path = storage.standalone_ledgers();
+    let failed = failed(&path);
+    let mut file =
+        File::options().read(true).append(true).create(true).open(&path).map_err(&failed)?;
+    let mut entries = scan(&file).map_err(&failed)?;
+    while entries.last().is_some_and(|entry| entry.sequence > closed) {
+        entries.pop();
+    }
+    let first = first_needed(&entries, closed, needed).map_err(|state| {
+        CoreError::StandaloneLost { storage: storage.root().to_owned(), state, needed }
+    })?;
+    let end = entries.last().map_or(0, |entry| entry.end);
+    file.set_len(end).map_err(&failed)?;
+    let mut offset = entries.get(first).map_or(end, |entry| entry.begin);
+    let useless = entries.get(first.saturating_sub(KEPT)).map_or(0, |entry| entry.begin);
+    if end > longest && useless > 0 {
+        file = without_beginning(&path, file, useless).map_err(&failed)?;
+        offset -= useless;
+    }
+    let mut reader = File::open(&path).map_err(&failed)?;
+    reader.seek(SeekFrom::Start(offset)).map_err(&failed)?;
+    Ok(Ledgers { writer: file, reader, offset })
+}
+
+/// Index of the entry of `needed`, or the number of entries when that ledger comes next; else what
+/// is the matter, to be read after "the standalone network".
+fn first_needed(entries: &[Entry], closed: LedgerSeq, needed: LedgerSeq) -> Result<usize, String> {
+    if closed.next() == Some(needed) {
+        return Ok(entries.len());
+    }
+    if needed > closed {
+        return Err(format!("has come to ledger {closed} only"));
+    }
+    let first = entries.iter().position(|entry| entry.sequence == needed);
+    let whole = first.filter(|first| {
+        let there = entries[*first..].iter().map(|entry| entry.sequence.0);
+        there.eq(needed.0..=closed.0)
+    });
+    whole.ok_or_else(|| format!("has come to ledger {closed} and shows none again"))
+}
+
+/// All whole ledgers at the beginning; the file may end inside another.
+fn scan(file: &File) -> io::Result<Vec<Entry>> {
+    let mut reader = BufReader::new(file);
+    reader.seek(SeekFrom::Start(0))?;
+    let mut entries: Vec<Entry> = Vec::new();
+    loop {
+        let begin = entries.last().map_or(0, |entry| entry.end);
+        match next_entry(&mut reader, begin)? {
+            Some(entry) => entries.push(entry),
+            None => return Ok(entries),
+        }
+    }
+}
+
+fn next_entry(reader: &mut impl Read, begin: u64) -> io::Result<Option<Entry>> {
+    let mut mark = [0; 4];
+    if !filled(reader, &mut mark)? {
+        return Ok(None);
+    }
+    // What is damaged is as good as not there.
+    let Ok(length) = record_length(u32::from_be_bytes(mark), begin, LONGEST_LEDGER) else {
+        return Ok(None);
+    };
+    let mut record = Vec::new();
+    let read = reader.take(length).read_to_end(&mut record)? as u64;
+    let sequence = sequence_of(&record).ok().filter(|_| read == length);
+    Ok(sequence.map(|sequence| Entry { sequence, begin, end: begin + 4 + length }))
+}
+
+/// Whether the buffer could be filled before the end.
+fn filled(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
+    match reader.read_exact(buffer) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the file anew from `begin` on; it is there whole or as it was.
+fn without_beginning(path: &Path, mut file: File, begin: u64) -> io::Result<File> {
+    let unfinished = path.with_extension("new");
+    file.seek(SeekFrom::Start(begin))?;
+    let mut shorter = File::create(&unfinished)?;
+    io::copy(&mut file, &mut shorter)?;
+    shorter.sync_all()?;
+    fs::rename(&unfinished, path)?;
+    File::options().append(true).open(path)
+}

@@ -1,0 +1,216 @@
+//! The private directory of a captive stellar-core: who may use it, what is wiped, and processes that
+//! an earlier Orrery left behind in it.
+//!
+//! A core whose Orrery was killed ends by itself at its next ledger or log line, because nobody reads
+//! them any more. Until then it holds the database, so whoever opens the storage stops it first. It is
+//! found by its command line, which names the configuration file in this directory: that needs no
+//! record that could be missing or old.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use super::error::CoreError;
+
+/// Name of the configuration file in a directory where core works.
+pub(super) const CONFIG_FILE: &str = "stellar-core.conf";
+
+/// Held while the storage is open. Marks the directory as one that may be wiped.
+const LOCK_FILE: &str = "orrery.lock";
+/// Where a core that goes on works. Only this is wiped.
+const WORK: &str = "core";
+/// Beginning of the names of directories for replays.
+const REPLAY: &str = "replay-";
+/// Ledgers that a standalone network has streamed.
+const STANDALONE_LEDGERS: &str = "standalone-ledgers.xdr";
+/// Between two looks whether a process has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// An open storage, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Storage {
+    root: PathBuf,
+    _lock: File,
+}
+
+impl Storage {
+    /// Opens `root`, and creates it when it is missing.
+    ///
+    /// # Errors
+    /// When another process has it open, or when it holds other files.
+    pub fn open(root: &Path) -> Result<Self, CoreError> {
+        fs::create_dir_all(root).map_err(failed(root))?;
+        let root = root.canonicalize().map_err(failed(root))?;
+        let lock_file = root.join(LOCK_FILE);
+        let mut entries = fs::read_dir(&root).map_err(failed(&root))?;
+        if !lock_file.exists() && entries.next().is_some() {
+            return Err(CoreError::ForeignStorage(root));
+        }
+        let opened = File::options().create(true).append(true).open(&lock_file);
+        let lock = opened.map_err(failed(&lock_file))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { root, _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(CoreError::StorageInUse(root)),
+            Err(TryLockError::Error(error)) => Err(failed(&lock_file)(error)),
+        }
+    }
+
+    /// The directory itself, absolute.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where a core that goes on works, which need not exist.
+    pub fn work(&self) -> PathBuf {
+        self.root.join(WORK)
+    }
+
+    /// Where the ledgers of a standalone network wait until they are stored.
+    pub fn standalone_ledgers(&self) -> PathBuf {
+        self.root.join(STANDALONE_LEDGERS)
+    }
+
+    /// Removes all that core has there.
+    pub fn wipe(&self) -> Result<(), CoreError> {
+        let work = self.work();
+        match fs::remove_dir_all(&work) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&work)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A fresh directory, removed when it is dropped.
+    pub fn replay_directory(&self) -> Result<TempDir, CoreError> {
+        let made = tempfile::Builder::new().prefix(REPLAY).tempdir_in(&self.root);
+        made.map_err(failed(&self.root))
+    }
+
+    /// Stops every stellar-core that an earlier process left behind here, and removes its replays.
+    pub async fn take_over(&self, patience: Duration) -> Result<(), CoreError> {
+        for pid in self.left_behind() {
+            tracing::warn!(
+                pid,
+                "a stellar-core was left behind in {}: stopped",
+                self.root.display()
+            );
+            self.stop(pid, patience).await?;
+        }
+        let entries = fs::read_dir(&self.root).map_err(failed(&self.root))?;
+        for entry in entries.flatten() {
+            if entry.file_name().as_bytes().starts_with(REPLAY.as_bytes()) {
+                fs::remove_dir_all(entry.path()).map_err(failed(&entry.path()))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn stop(&self, pid: i32, patience: Duration) -> Result<(), CoreError> {
+        let stuck =
+            |reason: String| CoreError::LeftBehind { pid, storage: self.root.clone(), reason };
+        for signal in [Signal::INT, Signal::KILL] {
+            let Some(number) = Pid::from_raw(pid) else { return Ok(()) };
+            match kill_process(number, signal) {
+                Ok(()) => {}
+                Err(Errno::SRCH) => return Ok(()),
+                Err(error) => return Err(stuck(error.to_string())),
+            }
+            let asked = Instant::now();
+            while asked.elapsed() < patience {
+                if !self.is_ours(pid) {
+                    return Ok(());
+                }
+                sleep(LOOK_EVERY).await;
+            }
+        }
+        Err(stuck("not even with SIGKILL".to_owned()))
+    }
+
+    fn left_behind(&self) -> Vec<i32> {
+        let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+        let numbers =
+            processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        numbers.filter(|pid| self.is_ours(*pid)).collect()
+    }
+
+    /// Whether a process was called as a core of this storage is: `PROGRAM --conf FILE --console …`.
+    /// One that has ended but was not waited for has no command line any more.
+    fn is_ours(&self, pid: i32) -> bool {
+        let Ok(line) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
+        let mut words = line.split(|byte| *byte == 0).skip(1);
+        let (option, file, console) = (words.next(), words.next(), words.next());
+        let file = file.map(|file| Path::new(std::ffi::OsStr::from_bytes(file)));
+        option == Some(b"--conf")
+            && console == Some(b"--console")
+            && file.is_some_and(|file| file.starts_with(&self.root) && file.ends_with(CONFIG_FILE))
+    }
+}
+
+/// The error of a file in the storage.
+pub(super) fn failed(path: &Path) -> impl Fn(io::Error) -> CoreError {
+    let path = path.to_owned();
+    move |source| CoreError::Storage { path: path.clone(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn is_used_by_one_and_holds_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("deep/storage");
+        let storage = Storage::open(&root).unwrap();
+        let error = Storage::open(&root).unwrap_err().to_string();
+        assert!(error.starts_with("another process uses"), "{error}");
+        fs::create_dir(storage.work()).unwrap();
+        fs::write(storage.work().join("stellar.db"), "x").unwrap();
+        storage.wipe().unwrap();
+        storage.wipe().unwrap();
+        assert!(!storage.work().exists());
+        drop(storage);
+        drop(Storage::open(&root).unwrap());
+
+        fs::write(directory.path().join("letters"), "x").unwrap();
+        let error = Storage::open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("holds other files"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn leaves_other_processes_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = Storage::open(directory.path()).unwrap();
+        let script = storage.root().join("script");
+        fs::write(&script, "sleep 30").unwrap();
+        // The same words as a core's, but one place further back.
+        let mut other = Command::new("/bin/sh")
+            .arg(&script)
+            .arg("--conf")
+            .arg(storage.work().join(CONFIG_FILE))
+            .arg("--console")
+            .spawn()
+            .unwrap();
+        storage.take_over(Duration::from_millis(100)).await.unwrap();
+        assert!(other.try_wait().unwrap().is_none(), "not a core");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(storage.left_behind().is_empty());
+    }
+
+    #[tokio::test]
+    async fn removes_replays_that_were_left_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = Storage::open(directory.path()).unwrap();
+        let kept = storage.replay_directory().unwrap().keep();
+        storage.take_over(Duration::from_millis(100)).await.unwrap();
+        assert!(!kept.exists());
+    }
+}

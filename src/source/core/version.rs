@@ -1,0 +1,100 @@
+//! Which stellar-core is installed, and whether it fits.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::error::CoreError;
+use crate::decode::MAX_PROTOCOL;
+
+/// Smart contracts began with this protocol.
+const OLDEST_PROTOCOL: u32 = 20;
+/// It has only to print some lines.
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+/// Begins the line that tells the protocol.
+const PROTOCOL_LINE: &str = "ledger protocol version:";
+
+/// What a program says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Version {
+    /// First line: the release.
+    pub build: String,
+    /// Newest protocol that it knows.
+    pub protocol: u32,
+}
+
+/// Asks the program for its version and refuses one that is too old.
+pub(super) async fn probe(binary: &Path) -> Result<Version, CoreError> {
+    let mut command = Command::new(binary);
+    command.arg("version").stdin(Stdio::null()).kill_on_drop(true);
+    let answer = match timeout(ANSWER_WITHIN, command.output()).await {
+        Ok(Ok(output)) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(CoreError::NotFound(binary.to_owned()));
+        }
+        Ok(Err(source)) => {
+            let command = format!("{} version", binary.display());
+            return Err(CoreError::NotStarted { command, source });
+        }
+        Err(_) => String::new(),
+    };
+    let version = parse(&answer).ok_or_else(|| CoreError::NoVersion {
+        binary: binary.to_owned(),
+        found: answer.lines().next().unwrap_or("it says nothing").chars().take(80).collect(),
+    })?;
+    if version.protocol < OLDEST_PROTOCOL {
+        return Err(CoreError::TooOld { build: version.build, protocol: version.protocol });
+    }
+    Ok(version)
+}
+
+impl Version {
+    /// What to say when it knows more than this version of Orrery.
+    pub fn warning(&self) -> Option<String> {
+        (self.protocol > MAX_PROTOCOL).then(|| {
+            format!(
+                "stellar-core {} knows protocol {}, this version of Orrery protocols up to \
+                 {MAX_PROTOCOL}: upgrade Orrery before the network does",
+                self.build, self.protocol
+            )
+        })
+    }
+}
+
+fn parse(answer: &str) -> Option<Version> {
+    let build = answer.lines().next()?.trim().to_owned();
+    let line = answer.lines().find_map(|line| line.trim().strip_prefix(PROTOCOL_LINE))?;
+    Some(Version { build, protocol: line.trim().parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_core_says() {
+        let answer = "v26.1.0\nrust version: rustc 1.90.0\nsoroban-env-host versions:\n    host[0]:\n\
+                      \x20   package version: 26.0.0\nledger protocol version: 26\n";
+        let version = parse(answer).unwrap();
+        assert_eq!(version, Version { build: "v26.1.0".to_owned(), protocol: 26 });
+        assert_eq!(version.warning(), None);
+        let newer = Version { protocol: MAX_PROTOCOL + 1, ..version };
+        assert!(newer.warning().unwrap().contains("upgrade Orrery before the network does"));
+        assert_eq!(parse("orrery 0.1.0\n"), None);
+        assert_eq!(parse(""), None);
+    }
+
+    #[tokio::test]
+    async fn other_programs_are_refused() {
+        let error = probe(Path::new("/bin/echo")).await.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "/bin/echo does not say its ledger protocol version (version): is it stellar-core?"
+        );
+        let error = probe(Path::new("no-such-stellar-core")).await.unwrap_err().to_string();
+        assert!(error.contains("install the package stellar-core"), "{error}");
+    }
+}

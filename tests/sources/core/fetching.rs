@@ -1,0 +1,68 @@
+//! A source that is asked as a follower asks it.
+
+use std::time::{Duration, Instant};
+
+use orrery::domain::LedgerSeq;
+use orrery::source::core::{CoreSettings, CoreSource};
+use orrery::source::follow::{Fetched, LedgerSource, SourceError};
+
+use super::stand_in::CHAIN;
+
+/// What has not come by then never will.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A source with the next ledger that it is asked for.
+pub struct Fetching {
+    pub source: CoreSource,
+    pub next: u32,
+    /// What it said went wrong.
+    pub errors: Vec<String>,
+    pub ended: bool,
+}
+
+impl Fetching {
+    pub async fn open(settings: CoreSettings) -> Self {
+        let next = settings.first.unwrap().0;
+        let source = CoreSource::open(settings).await.unwrap();
+        Self { source, next, errors: Vec::new(), ended: false }
+    }
+
+    /// Asks once. Whatever comes must be of the chain and continue it.
+    pub async fn ask(&mut self) -> bool {
+        match self.source.fetch(LedgerSeq(self.next)).await {
+            Ok(Fetched::Ledgers(ledgers)) => {
+                for ledger in ledgers {
+                    assert_eq!(ledger.sequence.0, self.next, "contiguous");
+                    assert!(ledger.xdr == CHAIN.ledger(self.next), "the ledger as it was closed");
+                    self.next += 1;
+                }
+                return true;
+            }
+            Ok(Fetched::NotYet) => {}
+            Ok(Fetched::Ended) => self.ended = true,
+            Err(SourceError::Retryable(reason)) => self.errors.push(reason),
+            Err(SourceError::Gone(reason) | SourceError::Fatal(reason)) => {
+                self.errors.push(reason);
+                self.ended = true;
+            }
+        }
+        false
+    }
+
+    /// Asks until ledger `last` has come, or the source has ended.
+    pub async fn up_to(&mut self, last: u32) -> &mut Self {
+        let start = Instant::now();
+        while self.next <= last && !self.ended {
+            self.ask().await;
+            assert!(start.elapsed() < LONGEST, "at ledger {}: {:?}", self.next, self.errors);
+        }
+        self
+    }
+
+    /// The only thing that went wrong.
+    #[track_caller]
+    pub fn only_error(&self) -> &str {
+        assert_eq!(self.errors.len(), 1, "{:#?}", self.errors);
+        &self.errors[0]
+    }
+}

@@ -1,0 +1,197 @@
+//! Kill −9 at random moments, again and again, of core and of the program that runs it: what is stored
+//! is what an uninterrupted run stores, no core is left, and nothing leaks.
+//!
+//! Small: 8 kills of each; full: 200 of each.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use orrery::domain::{LedgerSeq, Network};
+use orrery::store::Store;
+use parking_lot::Mutex;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::free_port;
+use super::stand_in::{CHAIN, StandIn, cores};
+use crate::common::contents::Contents;
+use crate::common::process::{Moment, Program};
+use crate::common::size;
+
+/// The first ledger that is followed where the network has more.
+const FIRST: u32 = 70;
+/// What has not come true by then never will.
+const LONGEST: Duration = Duration::from_secs(60);
+/// Between two looks at a condition.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// Several services at once would take each other's time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A service that runs a core in its data directory.
+struct Service<'a> {
+    directory: &'a Path,
+    settings: Vec<(&'static str, String)>,
+}
+
+impl<'a> Service<'a> {
+    fn new(stand_in: &StandIn, directory: &'a Path, standalone: bool) -> Self {
+        let text = |path: std::path::PathBuf| path.to_str().unwrap().to_owned();
+        let mut settings = vec![
+            ("ORRERY_SOURCE_KIND", "core".to_owned()),
+            ("ORRERY_CORE_BINARY", text(stand_in.program())),
+        ];
+        if standalone {
+            settings.push(("ORRERY_CORE_HTTP_PORT", free_port().to_string()));
+        } else {
+            settings.push(("ORRERY_CORE_CONFIG", text(stand_in.own_config())));
+            settings.push(("ORRERY_SOURCE_START_LEDGER", FIRST.to_string()));
+        }
+        Self { directory, settings }
+    }
+
+    fn start(&self) -> Program {
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--network", "local"];
+        Program::start(self.directory, arguments, &self.settings)
+    }
+
+    fn storage(&self) -> std::path::PathBuf {
+        self.directory.join("core")
+    }
+}
+
+fn wait_until(what: &str, program: &Program, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < LONGEST, "waited until {what}: {}", program.errors());
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn latest(program: &Program) -> u32 {
+    program.status().and_then(|status| status.latest_ledger).unwrap_or(0)
+}
+
+/// Waits for the end of the chain, stops the service as an operator would, and compares.
+fn finish(program: Program, service: &Service<'_>, first: u32) {
+    wait_until("everything is stored", &program, || latest(&program) == CHAIN.last());
+    assert_eq!(program.status().unwrap().down, None);
+    interrupt(program.id());
+    let ended = program.end();
+    assert!(ended.status.success(), "{}", ended.errors);
+    assert_eq!(cores(&service.storage()), [0; 0], "stopped with the service");
+    let contents = stored(service.directory);
+    let whole = CHAIN.stored_from(first);
+    contents.assert_beginning_of(&whole, LedgerSeq(0));
+    assert_eq!(contents.len(), whole.len());
+}
+
+fn stored(directory: &Path) -> Contents {
+    let network = Network::from_name_or_passphrase("local");
+    Contents::of(&Store::open(directory, Some(&network)).unwrap())
+}
+
+fn interrupt(pid: u32) {
+    assert!(Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap().success());
+}
+
+fn kill(pid: i32) {
+    // It may have ended by itself.
+    let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+}
+
+/// Descriptors of a process.
+fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+/// Children of a process that have ended and that nobody has waited for.
+fn zombies(pid: u32) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let stats = processes.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    let mark = format!(") Z {pid} ");
+    stats.filter(|stat| stat.contains(&mark)).count()
+}
+
+#[test]
+fn a_service_survives_the_kills_of_its_core() {
+    let _alone = ALONE.lock();
+    let kills = size::choose(8, 200);
+    let rng = &mut ChaCha8Rng::seed_from_u64(3);
+    let stand_in = StandIn::new().with("early", true).with("pause_us", 12_000_000 / 230 / kills);
+    stand_in.archive(255, Some(CHAIN.network.passphrase()));
+    let directory = tempfile::tempdir().unwrap();
+    let service = Service::new(&stand_in, directory.path(), false);
+    let program = service.start();
+    wait_until("something is stored", &program, || latest(&program) > FIRST);
+    let before = descriptors(program.id());
+    for kill_number in 0..kills {
+        wait_until("a core runs", &program, || !cores(&service.storage()).is_empty());
+        std::thread::sleep(Duration::from_millis(60).mul_f64(rng.random()));
+        let killed = cores(&service.storage());
+        killed.iter().for_each(|pid| kill(*pid));
+        wait_until("it is gone", &program, || {
+            cores(&service.storage()).iter().all(|pid| !killed.contains(pid))
+        });
+        assert!(cores(&service.storage()).len() <= 1, "after kill {kill_number}");
+    }
+    wait_until("everything is stored", &program, || latest(&program) == CHAIN.last());
+    wait_until("nothing waits to be cleaned up", &program, || {
+        zombies(program.id()) == 0 && descriptors(program.id()) <= before + 2
+    });
+    let starts = stand_in.commands().iter().filter(|command| command.starts_with("run")).count();
+    println!("{kills} kills of core, which ran {starts} times");
+    finish(program, &service, FIRST);
+}
+
+fn kill_services(standalone: bool, seed: u64) {
+    let _alone = ALONE.lock();
+    let kills = size::choose(8, 200);
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+    let stand_in = StandIn::new().with("early", true).with("pause_us", 40_000_000 / 230 / kills);
+    stand_in.archive(255, None);
+    let directory = tempfile::tempdir().unwrap();
+    let service = Service::new(&stand_in, directory.path(), standalone);
+    let first = if standalone { 2 } else { FIRST };
+    let whole = CHAIN.stored_from(first);
+    let (mut durable, mut orphans) = (None, 0);
+    for _ in 0..kills {
+        let mut program = service.start();
+        let longest = Duration::from_millis(400);
+        let moment = match rng.random_range(0..3) {
+            0 => Moment::Start(longest.mul_f64(rng.random())),
+            _ => Moment::Up(longest.mul_f64(rng.random())),
+        };
+        program.kill_at(moment).expect("a service does not end by itself");
+        orrery_left(&service, &program, rng.random_bool(0.5), &mut orphans);
+        let contents = stored(directory.path());
+        contents.assert_beginning_of(&whole, LedgerSeq(0));
+        assert!(contents.latest() >= durable.max(program.acknowledged()), "ledgers are gone");
+        durable = contents.latest();
+    }
+    println!("{kills} kills of the service, which left {orphans} cores; up to {durable:?}");
+    finish(service.start(), &service, first);
+}
+
+/// A core that was left behind ends by itself, because nobody reads what it writes; or it is met by
+/// the next service.
+fn orrery_left(service: &Service<'_>, program: &Program, wait: bool, orphans: &mut usize) {
+    let left = cores(&service.storage());
+    assert!(left.len() <= 1, "{left:?}");
+    *orphans += left.len();
+    if wait {
+        wait_until("no core is left", program, || cores(&service.storage()).is_empty());
+    }
+}
+
+#[test]
+fn a_killed_service_goes_on_with_its_network() {
+    kill_services(false, 4);
+}
+
+#[test]
+fn a_killed_service_goes_on_with_a_network_of_its_own() {
+    kill_services(true, 5);
+}
