@@ -76,11 +76,14 @@ impl Ledgers {
         durability: Durability,
         mut stored: impl FnMut(&Ingested) + Send,
     ) -> Result<(), PipelineError> {
-        self.pipeline.run(ledgers, durability, |ingested| {
+        let metrics = Arc::clone(&self.metrics);
+        // What `stored` holds goes as soon as nothing more is stored, which may be long before the
+        // iterator ends.
+        self.pipeline.run(ledgers, durability, move |ingested| {
             if ingested.committed == Committed::New {
                 let counts = &ingested.counts;
                 let transactions = u64::from(counts.stored_transactions);
-                self.metrics.ledger_stored(ingested.sequence, counts.events(), transactions);
+                metrics.ledger_stored(ingested.sequence, counts.events(), transactions);
             }
             stored(ingested);
             ControlFlow::Continue(())
