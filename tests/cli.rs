@@ -1,5 +1,9 @@
 //! The built binary from outside: every verb, what it prints and how it ends.
 
+mod common {
+    pub mod client;
+}
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -7,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use common::client::HTTP;
 use orrery::domain::Network;
 use orrery::store::Store;
 use serde_json::Value;
@@ -117,8 +122,7 @@ impl Service {
     }
 
     fn get(&self, path: &str, token: Option<&str>) -> (u16, Value) {
-        let mut request =
-            reqwest::blocking::Client::new().get(format!("http://{}{path}", self.address));
+        let mut request = HTTP.get(format!("http://{}{path}", self.address));
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
@@ -422,7 +426,7 @@ fn serves_metrics_with_the_steps_of_ingestion() {
     let lake = data.join("lake-pubnet");
     run(directory.path(), &["import", "--data-dir", "d", lake.to_str().unwrap()]);
     assert_eq!(service.get("/rest/health", None).0, 200);
-    let text = reqwest::blocking::get(format!("http://{}/metrics", service.address)).unwrap();
+    let text = HTTP.get(format!("http://{}/metrics", service.address)).send().unwrap();
     let text = text.text().unwrap();
     for line in [
         "orrery_ledgers_total 12",

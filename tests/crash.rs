@@ -4,6 +4,7 @@
 //! Small: 13 kills; full: 200.
 
 mod common {
+    pub mod client;
     pub mod contents;
     pub mod material;
     pub mod process;
@@ -17,9 +18,10 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use common::client::HTTP;
 use common::contents::Contents;
 use common::material::Material;
-use common::process::{HTTP, Moment, Program, copy, run};
+use common::process::{Moment, Program, copy, run};
 use common::size;
 use orrery::domain::{LedgerSeq, Network};
 use orrery::source::follow::{Fetched, LedgerSource};

@@ -3,6 +3,7 @@
 
 mod common {
     pub mod binary;
+    pub mod client;
     pub mod data;
 }
 

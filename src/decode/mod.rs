@@ -56,6 +56,19 @@ pub fn decode<'a>(raw: &'a [u8], network: &NetworkId) -> Result<LedgerView<'a>, 
     matching::ledger_view(raw, walked, network)
 }
 
+/// Finds the header of a `LedgerCloseMeta`, and does not look at what follows it.
+///
+/// # Errors
+///
+/// When the bytes do not begin as a `LedgerCloseMeta` does.
+pub fn header(raw: &[u8]) -> Result<HeaderView<'_>, DecodeError> {
+    let mut cursor = xdr::Cursor::new(raw);
+    match ledger::close_meta_header(&mut cursor) {
+        Ok((_, header, _)) => Ok(header),
+        Err(reason) => Err(DecodeError::undecodable(raw, reason, cursor.position())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,7 +34,14 @@ impl Ledgers {
     /// # Errors
     /// What the store says.
     pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
-        let store = Arc::new(Store::open(&config.data_dir, network)?);
+        Self::over(Arc::new(Store::open(&config.data_dir, network)?), config)
+    }
+
+    /// A pipeline into a store that is open already.
+    ///
+    /// # Errors
+    /// When there can be no metrics.
+    pub fn over(store: Arc<Store>, config: &Config) -> Result<Self, ServiceError> {
         let metrics = Arc::new(Metrics::new()?);
         if let Some(latest) = store.status().latest() {
             metrics.latest_ledger_is(latest);

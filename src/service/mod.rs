@@ -15,9 +15,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
+pub use ingest::{Ended, Ingestion};
 pub use ledgers::Ledgers;
-
-use ingest::{Ended, Ingestion};
 
 use crate::api::{self, ApiError, ApiSettings, Deps, RateLimit};
 use crate::auth::{AuthError, PublicKey, Tokens};

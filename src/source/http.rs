@@ -6,8 +6,11 @@ use std::error::Error;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, Response, StatusCode, Url};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
 
 /// Redirects that are followed one after the other.
 const MOST_REDIRECTS: usize = 3;
@@ -118,6 +121,19 @@ pub async fn read_capped(mut response: Response, cap: u64) -> Result<Bytes, Http
     Ok(body.freeze())
 }
 
+/// How long the server asks to wait (`Retry-After`, RFC 9110 section 10.2.3): seconds, or a date, which
+/// is compared with the answer's own.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let asked = text(RETRY_AFTER)?;
+    if let Ok(seconds) = asked.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = |text| OffsetDateTime::parse(text, &Rfc2822).ok();
+    let wait = date(asked)? - date(text(DATE)?)?;
+    Some(Duration::try_from(wait).unwrap_or_default())
+}
+
 /// The address without what may be secret: user, password, query, and words of the path that look
 /// like keys.
 pub fn redacted(url: &Url) -> String {
@@ -173,5 +189,27 @@ mod tests {
         ] {
             assert_eq!(redacted(&Url::parse(address).unwrap()), shown);
         }
+    }
+
+    #[test]
+    fn reads_how_long_to_wait() {
+        let date = "Wed, 21 Oct 2026 07:28:00 GMT";
+        for (asked, answered_at, wait) in [
+            ("120", "", Some(120)),
+            (" 0 ", "", Some(0)),
+            ("Wed, 21 Oct 2026 07:29:30 GMT", date, Some(90)),
+            ("Wed, 21 Oct 2026 07:20:00 GMT", date, Some(0)),
+            ("Wed, 21 Oct 2026 07:29:30 GMT", "", None),
+            ("-1", "", None),
+            ("soon", date, None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, asked.parse().unwrap());
+            if !answered_at.is_empty() {
+                headers.insert(DATE, answered_at.parse().unwrap());
+            }
+            assert_eq!(retry_after(&headers), wait.map(Duration::from_secs), "{asked}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new()), None);
     }
 }

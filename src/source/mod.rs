@@ -7,6 +7,7 @@ pub mod http;
 pub mod lake;
 pub mod paced;
 pub mod records;
+pub mod rpc;
 pub mod sandbox;
 pub mod sandbox_network;
 #[cfg(test)]

@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use super::client::HTTP;
+
 /// The program, untouched by the settings of whoever runs the tests.
 pub fn orrery() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
@@ -22,7 +24,6 @@ pub struct Service {
     child: Child,
     base: String,
     token: String,
-    client: reqwest::blocking::Client,
 }
 
 impl Service {
@@ -43,22 +44,13 @@ impl Service {
             .spawn()
             .unwrap();
         let base = format!("http://{}", listening_address(&mut child));
-        Self {
-            child,
-            base,
-            token: String::from_utf8(token.stdout).unwrap().trim().to_owned(),
-            client: reqwest::blocking::Client::new(),
-        }
+        Self { child, base, token: String::from_utf8(token.stdout).unwrap().trim().to_owned() }
     }
 
     /// The JSON array at a path.
     pub fn rows(&self, path: &str) -> Vec<Value> {
-        let answer = self
-            .client
-            .get(format!("{}{path}", self.base))
-            .bearer_auth(&self.token)
-            .send()
-            .unwrap();
+        let answer =
+            HTTP.get(format!("{}{path}", self.base)).bearer_auth(&self.token).send().unwrap();
         assert_eq!(answer.status(), 200, "{path}");
         answer.json().unwrap()
     }

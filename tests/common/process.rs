@@ -7,22 +7,18 @@ use std::io::{Read, Seek};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use orrery::control::{Client, StatusReport};
 use orrery::domain::LedgerSeq;
 
+use super::client::HTTP;
+
 /// Between two looks at a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// A condition that has not come true by then never will.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Every question on a connection of its own: services come and go.
-pub static HTTP: LazyLock<reqwest::blocking::Client> = LazyLock::new(|| {
-    reqwest::blocking::Client::builder().pool_max_idle_per_host(0).build().unwrap()
-});
 
 /// When a process is killed: some time after something that can be seen from outside.
 #[derive(Debug, Clone, Copy)]

@@ -13,7 +13,7 @@ use crate::domain::{LedgerRange, LedgerSeq};
 /// Failures in a row before a source counts as down; fewer are ordinary on a network.
 pub(super) const FAILURES_UNTIL_DOWN: u32 = 3;
 /// A source may ask for a longer wait than this; it is asked again nevertheless.
-const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(60);
+pub(super) const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(60);
 /// Good answers in a row, one with each survey, before a source that failed is used again while another
 /// one works: so that two sources are not used by turns.
 const GOOD_PROBES_UNTIL_BACK: u32 = 2;
@@ -302,6 +302,8 @@ impl Member {
         let margin = if self.kind() == Some(Kind::Lacks) { range.len() / 10 } else { 0 };
         let from = u64::from(range.first.0) + margin.min(MOST_MARGIN);
         let ends_before = range.last.0.saturating_add(ORDINARY_LAG) < next.0;
-        (from <= u64::from(next.0) || self.source.may_reach_back()) && !ends_before
+        // Once it said that it does not have a ledger, only what it says it has counts.
+        let reaches_back = self.kind() != Some(Kind::Lacks) && self.source.may_reach_back();
+        (from <= u64::from(next.0) || reaches_back) && !ends_before
     }
 }

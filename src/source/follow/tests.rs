@@ -11,6 +11,7 @@ use rand::rngs::StdRng;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
+use super::member::LONGEST_ASKED_WAIT;
 use super::*;
 use crate::domain::{Network, StartPoint};
 use crate::observe::health::Component;
@@ -23,6 +24,7 @@ enum Step {
     NotYet,
     Ended,
     Fails,
+    AsksToWait(u64),
     Dies,
     Hangs,
 }
@@ -67,6 +69,10 @@ impl LedgerSource for Scripted {
                 Step::NotYet => Ok(Fetched::NotYet),
                 Step::Ended => Ok(Fetched::Ended),
                 Step::Fails => Err(SourceError::Retryable("the script fails".to_owned())),
+                Step::AsksToWait(seconds) => Err(SourceError::RetryAfter {
+                    reason: "the script is busy".to_owned(),
+                    delay: Duration::from_secs(seconds),
+                }),
                 Step::Dies => Err(SourceError::Fatal("the script is over".to_owned())),
                 Step::Hangs => std::future::pending().await,
             }
@@ -132,7 +138,7 @@ fn is_down(health: &Health) -> Option<String> {
     }
 }
 
-use Step::{Dies, Ended, Fails, Hangs, NotYet, Yield};
+use Step::{AsksToWait, Dies, Ended, Fails, Hangs, NotYet, Yield};
 
 #[tokio::test(start_paused = true)]
 async fn keeps_order_and_drops_repeats() {
@@ -253,4 +259,22 @@ async fn ends_when_nobody_receives() {
     assert_eq!(ledgers.recv().await.unwrap().sequence, LedgerSeq(5));
     drop(ledgers);
     assert_eq!(task.await.unwrap().unwrap(), Followed::ReceiverClosed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_as_long_as_it_is_asked_to_but_not_for_ever() {
+    let run = run_from(Some(5), None, vec![AsksToWait(7), Yield(vec![5]), Ended]).await;
+    assert_eq!(run.received, [5]);
+    assert_eq!(run.took, Duration::from_secs(7));
+    let run = run_from(Some(5), None, vec![AsksToWait(86_400), Yield(vec![5]), Ended]).await;
+    assert_eq!(run.took, LONGEST_ASKED_WAIT);
+    // A long wait is told before it begins.
+    let run = run_from(Some(5), None, vec![AsksToWait(86_400), Hangs]).await;
+    assert!(is_down(&run.health).unwrap().starts_with("the script did not answer within"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_failed_call_took_counts_as_waited() {
+    let run = run_from(Some(5), None, vec![Hangs, Hangs, Yield(vec![5]), Ended]).await;
+    assert_eq!(run.took, Patience::default().call * 2);
 }

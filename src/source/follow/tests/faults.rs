@@ -62,10 +62,8 @@ async fn damaged_ledgers_are_never_stored() {
         let asked = only.lock().asked.len() - asked;
         assert!((20..60).contains(&asked), "asked {asked} times in three minutes");
 
-        let mut provider = only.lock();
-        provider.damaged.clear();
-        provider.unlinked.clear();
-        drop(provider);
+        only.lock().damaged.clear();
+        only.lock().unlinked.clear();
         assert!(world.catches_up(&only).await <= AT_ONCE);
         seconds(1).await;
         assert_eq!(world.detail(), "rpc");

@@ -1,0 +1,15 @@
+//! Sources on the network, followed into a real store while they misbehave: nothing wrong is stored,
+//! nothing is skipped, health says what is the matter, and what heals is noticed.
+
+#[path = "../common"]
+mod common {
+    pub mod chain;
+    pub mod contents;
+    pub mod data;
+    pub mod following;
+    pub mod provider;
+    pub mod upstream;
+}
+
+mod outage;
+mod rpc;

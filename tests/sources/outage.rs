@@ -1,0 +1,120 @@
+//! A source that is away for half an hour, in virtual time.
+
+use std::convert::Infallible;
+use std::iter;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use orrery::domain::{LedgerRange, LedgerSeq};
+use orrery::source::follow::{Fetched, Followed, LedgerSource, Patience, SourceError};
+use orrery::source::{Origin, RawLedger};
+use orrery::store::Durability;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::common::chain::MAIN;
+use crate::common::contents::Contents;
+use crate::common::following::{RECOVERY, SOURCE, follower, ledgers, open_store};
+
+const OUTAGE: Duration = Duration::from_secs(30 * 60);
+/// Between two ledgers of its network.
+const CLOSE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A network that closes a ledger a minute, behind a source that is away from the fifth minute on. It
+/// ends with its chain.
+struct Away {
+    since: Instant,
+    /// When it first answered after the outage.
+    recovered: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Away {
+    fn answers(&self) -> Result<u32, SourceError> {
+        let passed = self.since.elapsed();
+        let begin = CLOSE_INTERVAL * 5;
+        if passed >= begin && passed < begin + OUTAGE {
+            return Err(SourceError::Retryable("it is away".to_owned()));
+        }
+        if passed >= begin + OUTAGE {
+            self.recovered.lock().get_or_insert_with(Instant::now);
+        }
+        let closed = passed.as_secs() / CLOSE_INTERVAL.as_secs();
+        Ok((MAIN.first() + closed as u32).min(MAIN.last()))
+    }
+
+    fn ledger(&self, sequence: u32) -> RawLedger {
+        let xdr = MAIN.ledger(sequence).xdr.clone();
+        let origin = Origin { name: "away".into(), position: None };
+        RawLedger { sequence: LedgerSeq(sequence), xdr, origin }
+    }
+}
+
+impl LedgerSource for Away {
+    fn name(&self) -> String {
+        "away".to_owned()
+    }
+
+    fn passphrase(&mut self) -> BoxFuture<'_, Result<Option<String>, SourceError>> {
+        std::future::ready(Ok(None)).boxed()
+    }
+
+    fn range(&mut self) -> BoxFuture<'_, Result<Option<LedgerRange>, SourceError>> {
+        let range = self.answers().map(|latest| Some(LedgerRange::new(MAIN.first(), latest)));
+        std::future::ready(range).boxed()
+    }
+
+    fn fetch(&mut self, from: LedgerSeq) -> BoxFuture<'_, Result<Fetched, SourceError>> {
+        let fetched = self.answers().map(|latest| {
+            if from.0 > MAIN.last() {
+                Fetched::Ended
+            } else if from.0 > latest {
+                Fetched::NotYet
+            } else {
+                Fetched::Ledgers((from.0..=latest).map(|sequence| self.ledger(sequence)).collect())
+            }
+        });
+        std::future::ready(fetched).boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_an_hour_away_leaves_no_gap_and_is_over_within_ten_seconds() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open_store(directory.path(), &MAIN.network);
+    let (ledgers, recovered) = (ledgers(&store), Arc::new(Mutex::new(None)));
+    let health = Arc::clone(ledgers.health());
+    let since = Instant::now();
+    let source = Away { since, recovered: Arc::clone(&recovered) };
+    // Room for all, and a thread of its own: virtual time stands still while tokio's threads block, and
+    // would run on while the follower waits for room.
+    let (out, mut received) = mpsc::channel(MAIN.ledgers.len());
+    let storing = thread::spawn({
+        let ledgers = Arc::clone(&ledgers);
+        let received = iter::from_fn(move || received.blocking_recv().map(Ok::<_, Infallible>));
+        move || ledgers.store_all(received, Durability::Deferred, |_| {})
+    });
+    let (first, patience) = (Some(MAIN.first()), Patience::default());
+    let mut follower = follower(&ledgers, Box::new(source), first, patience);
+    let following = tokio::spawn(async move { follower.run(out).await });
+
+    tokio::time::sleep_until(since + CLOSE_INTERVAL * 4).await;
+    assert_eq!(health.first_down(), None);
+    for minute in 6..35 {
+        tokio::time::sleep_until(since + CLOSE_INTERVAL * minute).await;
+        assert_eq!(health.first_down(), Some((SOURCE, "it is away".to_owned())), "{minute}");
+    }
+    tokio::time::sleep_until(since + CLOSE_INTERVAL * 5 + OUTAGE + RECOVERY).await;
+    assert_eq!(health.first_down(), None);
+    let recovered = recovered.lock().unwrap() - since - CLOSE_INTERVAL * 5 - OUTAGE;
+    assert!(recovered <= RECOVERY, "{recovered:?}");
+
+    assert_eq!(following.await.unwrap().unwrap(), Followed::SourceEnded);
+    storing.join().unwrap().unwrap();
+    let contents = Contents::of(&store);
+    assert_eq!(contents.len(), MAIN.ledgers.len());
+    contents.assert_beginning_of(&MAIN.whole, LedgerSeq(MAIN.first()));
+}

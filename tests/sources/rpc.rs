@@ -1,0 +1,640 @@
+//! An upstream RPC server that fails in every way that was thought of, while it is followed.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use orrery::domain::{LedgerRange, LedgerSeq};
+use orrery::source::follow::{Fetched, LedgerSource, SourceError};
+use orrery::source::rpc::{RpcSettings, RpcSource};
+use orrery::store::Store;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::chain::{self, Chain, ChainLedger, FOREIGN, FORK, MAIN};
+use crate::common::contents::Contents;
+use crate::common::following::{Following, INGESTION, RECOVERY, SOURCE, open_store};
+use crate::common::provider::{Delivery, Provider, Reply};
+use crate::common::upstream::{Call, Upstream};
+
+/// Long enough for anything that is not measured.
+const SOON: Duration = Duration::from_secs(60);
+
+struct Scene {
+    upstream: Upstream,
+    store: std::sync::Arc<Store>,
+    _directory: TempDir,
+}
+
+impl Scene {
+    /// An upstream with ledgers of a chain up to `latest`, and an empty store.
+    fn new(chain: &'static Chain, latest: u32) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open_store(directory.path(), &chain.network);
+        Self { upstream: Upstream::start(chain, latest), store, _directory: directory }
+    }
+
+    /// The same, with everything up to `latest` stored and still followed.
+    fn followed(latest: u32) -> (Self, Following) {
+        let scene = Self::new(&MAIN, latest);
+        let following = scene.follow(Some(2));
+        following.wait_until_stored(latest, SOON);
+        (scene, following)
+    }
+
+    fn follow(&self, first: Option<u32>) -> Following {
+        self.follow_with(&self.upstream.settings(), first)
+    }
+
+    fn follow_with(&self, settings: &RpcSettings, first: Option<u32>) -> Following {
+        Following::start(&self.store, RpcSource::new(settings).unwrap(), first)
+    }
+
+    /// Asserts that exactly the chain is stored, without anything that is wrong or missing.
+    fn assert_holds(&self, chain: &Chain) {
+        let contents = Contents::of(&self.store);
+        assert_eq!(contents.len(), chain.ledgers.len());
+        assert_eq!(contents.latest(), Some(LedgerSeq(chain.last())));
+        assert!(!contents.is_half_pruned(&self.store.status()), "nothing was removed");
+        contents.assert_beginning_of(&chain.whole, LedgerSeq(chain.first()));
+    }
+}
+
+/// Something that goes wrong for a while.
+struct Trouble {
+    name: &'static str,
+    /// What health says meanwhile.
+    words: &'static str,
+    /// The newest ledger that may be stored meanwhile.
+    passes: u32,
+    fault: fn(&Call, Value) -> Reply,
+}
+
+const fn trouble(
+    name: &'static str,
+    words: &'static str,
+    fault: fn(&Call, Value) -> Reply,
+) -> Trouble {
+    Trouble { name, words, passes: 20, fault }
+}
+
+/// A trouble with ledger 25.
+const fn bad_ledger(
+    name: &'static str,
+    words: &'static str,
+    fault: fn(&Call, Value) -> Reply,
+) -> Trouble {
+    Trouble { name, words, passes: 24, fault }
+}
+
+/// Follows up to ledger 20, lets trouble come and the network go on, and sees it heal.
+fn survives(trouble: &Trouble) {
+    println!("{}", trouble.name);
+    let (scene, following) = Scene::followed(20);
+    scene.upstream.misbehaves(trouble.fault);
+    scene.upstream.closes(40);
+    following.wait_until_down(SOURCE, trouble.words);
+    assert!(following.latest() <= trouble.passes, "{}", following.latest());
+    scene.upstream.heals();
+    following.wait_until_stored(40, RECOVERY);
+    following.stop();
+    scene.assert_holds(&MAIN);
+}
+
+/// An answer in which something was changed about its ledgers.
+fn edited(mut honest: Value, edit: impl FnOnce(&mut Vec<Value>)) -> Reply {
+    if let Some(ledgers) = honest.pointer_mut("/result/ledgers").and_then(Value::as_array_mut) {
+        edit(ledgers);
+    }
+    Reply::json(&honest)
+}
+
+/// An answer in which something was changed about ledger 25.
+fn edited_25(honest: Value, edit: impl Fn(&mut Value)) -> Reply {
+    edited(honest, |ledgers| {
+        ledgers.iter_mut().filter(|ledger| ledger["sequence"] == 25).for_each(edit);
+    })
+}
+
+/// An answer in which ledgers from `first` on are those of another chain.
+fn with_ledgers_of(other: &Chain, first: u32, honest: Value) -> Reply {
+    edited(honest, |ledgers| {
+        for ledger in ledgers.iter_mut() {
+            let sequence = ledger["sequence"].as_u64().unwrap() as u32;
+            if sequence >= first {
+                let other = other.ledger(sequence);
+                ledger["hash"] = json!(other.hash.to_string());
+                ledger["metadataXdr"] = json!(other.base64);
+            }
+        }
+    })
+}
+
+fn when(method: &str, call: &Call, honest: Value, reply: impl FnOnce(&Value) -> Reply) -> Reply {
+    if call.is(method) { reply(&honest) } else { Reply::json(&honest) }
+}
+
+#[test]
+fn every_failure_of_http_is_told_and_overcome() {
+    for trouble in [
+        trouble("closes connections", "the connection broke", |_, _| {
+            Reply::status(200).delivered(Delivery::Refused)
+        }),
+        trouble("closes its half", "the connection broke", |_, _| {
+            Reply::status(200).delivered(Delivery::HalfClosed)
+        }),
+        trouble("hangs", "no answer in time", |_, _| Reply::status(200).delivered(Delivery::Never)),
+        trouble("hangs in the middle", "no answer in time", |call, honest| {
+            let reply = Reply::json(&honest);
+            let half = reply.body.len() / 2;
+            let slowly = Delivery::Slowly(half, Duration::from_millis(400));
+            if call.is("getLedgers") { reply.delivered(slowly) } else { reply }
+        }),
+        trouble("drips", "did not answer within 1 s", |call, honest| {
+            let slowly = Delivery::Slowly(10, Duration::from_millis(20));
+            let reply = Reply::json(&honest);
+            if call.is("getLedgers") { reply.delivered(slowly) } else { reply }
+        }),
+        trouble(
+            "breaks off",
+            "the connection broke: end of file before message length",
+            |_, honest| Reply::json(&honest).delivered(Delivery::CutAfter(20)),
+        ),
+        trouble("sends damaged gzip", "the connection broke", |_, honest| {
+            let mut reply = Reply::json(&honest).gzip();
+            let half = reply.body.len() / 2;
+            reply.body[half..].fill(0x55);
+            reply
+        }),
+        trouble("401", "HTTP 401: it does not accept the credentials", |_, _| Reply::status(401)),
+        trouble("403", "HTTP 403: it does not accept the credentials", |_, _| Reply::status(403)),
+        trouble("404", "HTTP 404: no RPC server is there", |_, _| Reply::status(404)),
+        trouble("429", "HTTP 429: it is asked more often", |_, _| Reply::status(429)),
+        trouble("500", "HTTP 500: it failed inside", |_, _| Reply::status(500)),
+        trouble("502", "HTTP 502: the server behind it", |_, _| Reply::status(502)),
+        trouble("503", "HTTP 503: it is overloaded", |_, _| Reply::status(503)),
+        trouble("504", "HTTP 504: it took too long", |_, _| Reply::status(504)),
+        trouble("redirects", "redirects to https://other.example/rpc: if", |_, _| {
+            Reply::status(308).header("location", "https://me:word@other.example/rpc?key=k")
+        }),
+    ] {
+        survives(&trouble);
+    }
+}
+
+#[test]
+fn every_failure_of_json_rpc_is_told_and_overcome() {
+    for trouble in [
+        trouble("a web page", "with text/html that is no answer of JSON-RPC", |_, _| {
+            Reply::status(200)
+        }),
+        trouble("JSON that ends early", "with JSON that is cut off", |_, honest| {
+            let text = honest.to_string();
+            Reply::new(200, "application/json", &text[..text.len() - 3])
+        }),
+        trouble("other JSON", "with neither a result nor an error", |call, _| {
+            Reply::json(&json!({"jsonrpc": "2.0", "id": call.id}))
+        }),
+        trouble("an answer to another question", "the answer to another question", |_, honest| {
+            let mut honest = honest;
+            honest["id"] = json!(987_654);
+            Reply::json(&honest)
+        }),
+        trouble("results of another form", "a result of another form", |call, mut honest| {
+            honest["result"] = json!({"ledgers": "none", "latestLedger": [], "passphrase": 1});
+            when(&call.method, call, honest, Reply::json)
+        }),
+        trouble("lags", "is not ready to answer getHealth: latency (45s) since", |call, honest| {
+            let lags = "latency (45s) since last known ledger closed is too high (>30s)";
+            when("getHealth", call, honest, |_| Reply::json(&call.refused(-32603, lags)))
+        }),
+        trouble("has no data", "getHealth: data stores are not initialized", |call, honest| {
+            let empty = call.refused(-32603, "data stores are not initialized");
+            when("getHealth", call, honest, |_| Reply::json(&empty))
+        }),
+        trouble("calls itself ill", "is not ready: it is 'ill'", |call, mut honest| {
+            honest["result"]["status"] = json!("ill");
+            when("getHealth", call, honest, Reply::json)
+        }),
+        trouble("does not know the method", "does not know getLedgers", |call, honest| {
+            let unknown = call.refused(-32601, "method not found");
+            when("getLedgers", call, honest, |_| Reply::json(&unknown))
+        }),
+        trouble("gives up", "exceeded processing limit threshold (code -32001)", |call, honest| {
+            let limit = call.refused(-32001, "request exceeded processing limit threshold");
+            when("getLedgers", call, honest, |_| Reply::json(&limit))
+        }),
+    ] {
+        survives(&trouble);
+    }
+}
+
+#[test]
+fn ledgers_that_cannot_be_right_are_told_and_never_stored() {
+    for trouble in [
+        trouble("no ledgers", "has ledger 40 but not ledger 21", |_, honest| {
+            edited(honest, Vec::clear)
+        }),
+        trouble("skips the first", "skips from ledger 21 to 22", |_, honest| {
+            edited(honest, |ledgers| ledgers.retain(|ledger| ledger["sequence"] != 21))
+        }),
+        bad_ledger("skips one", "skips from ledger 25 to 26", |_, honest| {
+            edited(honest, |ledgers| ledgers.retain(|ledger| ledger["sequence"] != 25))
+        }),
+        bad_ledger("no base64", "the metadata of ledger 25 is not base64", |_, honest| {
+            edited_25(honest, |ledger| ledger["metadataXdr"] = json!("AAAA#"))
+        }),
+        bad_ledger("no ledger", "yields what cannot be right", |_, honest| {
+            edited_25(honest, |ledger| ledger["metadataXdr"] = json!(STANDARD.encode("no ledger")))
+        }),
+        bad_ledger("another ledger", "ledger 26 under the number 25", |_, honest| {
+            edited_25(honest, |ledger| ledger["metadataXdr"] = json!(MAIN.ledger(26).base64))
+        }),
+        bad_ledger("another hash", "ledger 25 under a hash that is not", |_, honest| {
+            edited_25(honest, |ledger| ledger["hash"] = json!("00".repeat(32)))
+        }),
+        bad_ledger("a changed header", "the header of ledger 25 hashes to", |_, honest| {
+            edited_25(honest, |ledger| {
+                let mut xdr = MAIN.ledger(25).xdr.clone();
+                let hash = MAIN.ledger(24).hash;
+                let at = xdr.windows(32).position(|window| window == hash.as_bytes()).unwrap();
+                xdr[at] ^= 1;
+                ledger["metadataXdr"] = json!(STANDARD.encode(xdr));
+            })
+        }),
+        bad_ledger("a fork", "ledger 25 links to", |_, honest| with_ledgers_of(&FORK, 25, honest)),
+        bad_ledger("two of one number", "ledger 25 links to", |_, honest| {
+            edited(honest, |ledgers| {
+                let Some(found) = ledgers.iter().find(|ledger| ledger["sequence"] == 25) else {
+                    return;
+                };
+                let mut other = found.clone();
+                other["hash"] = json!(FORK.ledger(25).hash.to_string());
+                other["metadataXdr"] = json!(FORK.ledger(25).base64);
+                ledgers.insert(0, other);
+            })
+        }),
+        trouble("another network", "ledger 21 links to", |_, honest| {
+            with_ledgers_of(&FOREIGN, 21, honest)
+        }),
+    ] {
+        survives(&trouble);
+    }
+}
+
+#[test]
+fn a_bomb_is_refused_while_it_is_unpacked() {
+    static BOMB: LazyLock<Reply> =
+        LazyLock::new(|| Reply::new(200, "application/json", vec![b' '; (64 << 20) + 1]).gzip());
+    assert!(BOMB.body.len() < 1 << 20, "it is small on the wire: {}", BOMB.body.len());
+    let scene = Scene::new(&MAIN, 20);
+    let mut settings = scene.upstream.settings();
+    // Less than the least is the least.
+    settings.most_bytes = 1;
+    let following = scene.follow_with(&settings, Some(2));
+    following.wait_until_stored(20, SOON);
+    scene.upstream.misbehaves(|call, honest| when("getLedgers", call, honest, |_| BOMB.clone()));
+    scene.upstream.closes(40);
+    following.wait_until_down(SOURCE, "the answer is longer than 67108864 bytes");
+    scene.upstream.heals();
+    following.wait_until_stored(40, RECOVERY);
+    following.stop();
+    scene.assert_holds(&MAIN);
+}
+
+#[test]
+fn harmless_habits_are_no_failure() {
+    type Habit = fn(&Call, Value) -> Reply;
+    let habits: [(&str, Habit); 4] = [
+        ("reorders", |_, honest| edited(honest, |ledgers| ledgers.reverse())),
+        ("repeats", |_, honest| {
+            edited(honest, |ledgers| {
+                let twice = ledgers.clone();
+                ledgers.extend(twice);
+            })
+        }),
+        ("begins earlier", |_, honest| {
+            edited(honest, |ledgers| {
+                let ledger = MAIN.ledger(2);
+                ledgers.insert(0, json!({"sequence": 2, "metadataXdr": ledger.base64}));
+            })
+        }),
+        ("speaks gzip", |_, honest| Reply::json(&honest).gzip()),
+    ];
+    for (name, habit) in habits {
+        println!("{name}");
+        let scene = Scene::new(&MAIN, 20);
+        scene.upstream.misbehaves(habit);
+        let following = scene.follow(Some(2));
+        following.wait_until_stored(20, SOON);
+        scene.upstream.closes(40);
+        following.wait_until_stored(40, RECOVERY);
+        assert_eq!(following.down(SOURCE), None);
+        following.stop();
+        scene.assert_holds(&MAIN);
+    }
+}
+
+#[test]
+fn at_the_tip_it_never_asks_for_what_is_not_there() {
+    let (scene, following) = Scene::followed(20);
+    for latest in 21..=40 {
+        scene.upstream.closes(latest);
+        following.wait_until_stored(latest, RECOVERY);
+    }
+    assert_eq!(following.health.network_latest(), Some(LedgerSeq(40)));
+    following.stop();
+    scene.assert_holds(&MAIN);
+    assert_eq!(scene.upstream.misses(), Vec::<String>::new());
+    let pages = scene.upstream.calls("getLedgers");
+    let first = json!({"startLedger": 2, "pagination": {"limit": 8}, "xdrFormat": "base64"});
+    assert_eq!(pages[0], first);
+    assert!(pages.len() >= 20, "{}", pages.len());
+    for page in &pages[1..] {
+        assert_eq!(page.get("startLedger"), None, "the cursor goes on: {page}");
+        assert!(page["pagination"]["cursor"].is_string(), "{page}");
+    }
+    assert!(scene.upstream.calls("getHealth").len() > 20);
+}
+
+#[test]
+fn pages_shrink_when_the_server_is_overcharged_and_grow_again() {
+    let scene = Scene::new(&MAIN, 40);
+    scene.upstream.misbehaves(|call, honest| {
+        let limit = call.refused(-32001, "request exceeded processing limit threshold");
+        when("getLedgers", call, honest, |honest| {
+            Reply::json(if call.limit() > 2 { &limit } else { honest })
+        })
+    });
+    let following = scene.follow(Some(2));
+    following.wait_until_stored(40, SOON);
+    following.stop();
+    scene.assert_holds(&MAIN);
+    let limits: Vec<_> = limits(&scene.upstream);
+    assert_eq!(limits[..2], [8, 4]);
+    assert_eq!(limits[2..10], [2; 8], "eight whole pages until it dares");
+    assert_eq!(limits[10..12], [3, 1]);
+}
+
+#[test]
+fn learns_how_many_ledgers_the_server_yields() {
+    let scene = Scene::new(&MAIN, 40);
+    scene.upstream.yields_at_most(3);
+    let following = scene.follow(Some(2));
+    following.wait_until_stored(40, SOON);
+    assert_eq!(following.down(SOURCE), None);
+    following.stop();
+    scene.assert_holds(&MAIN);
+    let limits = limits(&scene.upstream);
+    assert_eq!(limits[0], 8);
+    assert_eq!(limits[1..], vec![3; limits.len() - 1]);
+}
+
+fn limits(upstream: &Upstream) -> Vec<u64> {
+    let calls = upstream.calls("getLedgers");
+    calls.iter().map(|call| call["pagination"]["limit"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn waits_as_long_as_the_server_asks() {
+    let (scene, following) = Scene::followed(20);
+    scene.upstream.misbehaves(|call, honest| {
+        when("getLedgers", call, honest, |_| Reply::status(429).header("retry-after", "1"))
+    });
+    scene.upstream.closes(40);
+    following.wait_until_down(SOURCE, "HTTP 429");
+    let refused = scene.upstream.questions().len();
+    scene.upstream.heals();
+    following.wait_until_stored(40, RECOVERY);
+    following.stop();
+    scene.assert_holds(&MAIN);
+    let questions = scene.upstream.questions();
+    let pause = questions[refused].at - questions[refused - 1].at;
+    assert!(pause >= Duration::from_secs(1), "{pause:?}");
+}
+
+#[test]
+fn a_server_that_was_away_is_followed_again() {
+    let (mut scene, following) = Scene::followed(20);
+    scene.upstream.stops();
+    following.wait_until_down(SOURCE, "no connection: ");
+    scene.upstream.closes(40);
+    scene.upstream.starts_again();
+    following.wait_until_stored(40, RECOVERY);
+    following.stop();
+    scene.assert_holds(&MAIN);
+}
+
+#[test]
+fn another_network_is_refused_before_anything_is_fetched() {
+    let scene = Scene::new(&MAIN, 20);
+    scene.upstream.claims("Public Global Stellar Network ; September 2015");
+    let following = scene.follow(Some(2));
+    following.wait_until_down(SOURCE, "yields ledgers of the network mainnet, not of local");
+    assert_eq!(following.latest(), 0);
+    assert!(scene.upstream.calls("getLedgers").is_empty());
+    scene.upstream.claims(MAIN.network.passphrase());
+    following.wait_until_stored(20, RECOVERY);
+    following.stop();
+}
+
+/// What only the content can tell is refused, and asked for again until it is right.
+#[test]
+fn ledgers_that_do_not_continue_what_is_stored_are_refused_loudly() {
+    type Lie = fn(&Call, Value) -> Reply;
+    let lies: [(&str, &str, Lie); 3] = [
+        ("another chain", "links to", |_, honest| with_ledgers_of(&FORK, 2, honest)),
+        ("another network", "", |_, honest| with_ledgers_of(&FOREIGN, 2, honest)),
+        ("half a ledger", "ledger 21", |_, honest| {
+            edited(honest, |ledgers| {
+                for ledger in ledgers.iter_mut() {
+                    let sequence = ledger["sequence"].as_u64().unwrap() as u32;
+                    let xdr = &MAIN.ledger(sequence).xdr;
+                    ledger["metadataXdr"] = json!(STANDARD.encode(&xdr[..xdr.len() - 8]));
+                }
+            })
+        }),
+    ];
+    for (name, words, lie) in lies {
+        println!("{name}");
+        let (scene, following) = Scene::followed(20);
+        following.stop();
+        scene.upstream.misbehaves(lie);
+        scene.upstream.closes(40);
+        let following = scene.follow(None);
+        following.wait_until_down(INGESTION, words);
+        let reason = following.down(INGESTION).unwrap();
+        // Where it does not link, the ledger before is compared.
+        let ledgers = [scene.upstream.url(", ledger 20: "), scene.upstream.url(", ledger 21: ")];
+        assert!(ledgers.iter().any(|ledger| reason.starts_with(ledger)), "{reason}");
+        assert_eq!(following.latest(), 20);
+        scene.upstream.heals();
+        following.wait_until_stored(40, RECOVERY);
+        following.stop();
+        scene.assert_holds(&MAIN);
+    }
+}
+
+#[test]
+fn what_the_server_dropped_is_told_and_asked_for_again() {
+    let scene = Scene::new(&MAIN, 40);
+    scene.upstream.keeps_from(30, 30);
+    let following = scene.follow(Some(2));
+    following.wait_until_down(
+        SOURCE,
+        "begins at ledger 30 and does not have ledger 2, which is needed next: import ledgers 2 to 29",
+    );
+    assert_eq!(following.latest(), 0);
+    // With a lake behind it, the same server has them.
+    scene.upstream.keeps_from(30, 2);
+    following.wait_until_stored(40, RECOVERY);
+    following.stop();
+    scene.assert_holds(&MAIN);
+}
+
+#[test]
+fn a_window_that_moves_past_what_is_needed_leaves_no_gap() {
+    let (scene, following) = Scene::followed(20);
+    scene.upstream.keeps_from(35, 35);
+    scene.upstream.closes(40);
+    following.wait_until_down(SOURCE, "begins at ledger 35 and does not have ledger 21");
+    following.stop();
+    Contents::of(&scene.store).assert_beginning_of(&MAIN.whole, LedgerSeq(2));
+}
+
+#[test]
+fn old_servers_whose_health_names_no_ledgers_are_followed() {
+    let scene = Scene::new(&MAIN, 20);
+    scene.upstream.keeps_from(5, 5);
+    scene.upstream.names_no_ledgers();
+    let following = scene.follow(None);
+    following.wait_until_stored(20, SOON);
+    scene.upstream.closes(40);
+    following.wait_until_stored(40, RECOVERY);
+    following.stop();
+    assert_eq!(scene.store.status().ranges, [LedgerRange::new(5, 40)]);
+    for ledger in &MAIN.ledgers[3..] {
+        let stored = scene.store.ledger(LedgerSeq(ledger.sequence)).unwrap().unwrap();
+        assert_eq!(stored.hash, ledger.hash);
+    }
+    assert_eq!(scene.upstream.misses(), Vec::<String>::new());
+}
+
+#[test]
+fn real_ledgers_arrive_byte_for_byte() {
+    let Some(chain) = chain::public() else { return };
+    let scene = Scene::new(chain, chain.first() + 5);
+    scene.upstream.misbehaves(|_, honest| Reply::json(&honest).gzip());
+    let following = scene.follow(None);
+    following.wait_until_stored(chain.first() + 5, SOON);
+    scene.upstream.closes(chain.last());
+    following.wait_until_stored(chain.last(), SOON);
+    following.stop();
+    scene.assert_holds(chain);
+    for question in scene.upstream.questions() {
+        let version = concat!("orrery/", env!("CARGO_PKG_VERSION"));
+        assert_eq!(question.header("user-agent"), Some(version));
+        assert!(question.header("accept-encoding").unwrap().contains("gzip"));
+    }
+}
+
+/// Asks a provider of its own one question, which fails.
+async fn failure(settings: &RpcSettings) -> String {
+    let mut source = RpcSource::new(settings).unwrap();
+    source.passphrase().await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn credentials_are_sent_and_never_shown() {
+    const SECRETS: [&str; 5] =
+        ["passw0rd", "apikey1234", "0123456789abcdef0123", "bearer-xyz", "user-7"];
+    let provider = Provider::start(|question| match question.target.contains("echo") {
+        true => Reply::json(&json!({"id": null, "error": {
+            "code": -32000,
+            "message": format!("no plan for\n {} {:?}", question.target, question.headers),
+        }})),
+        false => Reply::status(403),
+    });
+    let address = provider.address();
+    let url = format!("http://user-7:passw0rd@{address}/v1/0123456789abcdef0123?key=apikey1234");
+    let mut settings = RpcSettings::new(&url);
+    settings.headers.push(("x-token".to_owned(), "bearer-xyz".to_owned()));
+    let mut shown = vec![format!("{settings:?}"), failure(&settings).await];
+    assert!(shown[0].contains("x-token"), "{}", shown[0]);
+    assert_eq!(
+        shown[1],
+        format!(
+            "the RPC server http://{address}/v1/… answers getNetwork with HTTP 403: it does not \
+             accept the credentials in its address or headers"
+        )
+    );
+    settings.url = format!("{url}&echo");
+    shown.push(failure(&settings).await);
+    assert!(shown[2].contains("refuses getNetwork: no plan for /v1/…?"), "{}", shown[2]);
+    let question = &provider.questions()[0];
+    assert_eq!(question.target, "/v1/0123456789abcdef0123?key=apikey1234");
+    assert_eq!(question.header("x-token"), Some("bearer-xyz"));
+    let basic = format!("Basic {}", STANDARD.encode("user-7:passw0rd"));
+    assert_eq!(question.header("authorization"), Some(basic.as_str()));
+    drop(provider);
+    shown.push(failure(&settings).await);
+    assert!(shown[3].contains("no connection: "), "{}", shown[3]);
+    settings.url = "http://user-7:passw0rd@[broken?apikey1234".to_owned();
+    shown.push(format!("{settings:?}"));
+    shown.push(RpcSource::new(&settings).err().unwrap().to_string());
+    settings.url = "ftp://user-7:passw0rd@host/".to_owned();
+    shown.push(RpcSource::new(&settings).err().unwrap().to_string());
+    settings.url = url;
+    settings.headers.push(("x-other".to_owned(), "passw0rd\n".to_owned()));
+    shown.push(RpcSource::new(&settings).err().unwrap().to_string());
+    assert!(shown[7].contains("the header 'x-other' for the RPC server is wrong"), "{}", shown[7]);
+    for text in &shown {
+        assert!(!text.contains('\n'), "{text}");
+        for secret in SECRETS {
+            assert!(!text.contains(secret), "{secret} in: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn redirects_are_followed_on_the_same_server_only() {
+    let provider = Provider::start(|question| match question.target.as_str() {
+        "/new" => {
+            let asked: Value = serde_json::from_slice(&question.body).unwrap();
+            Reply::json(&json!({"id": asked["id"], "result": {"passphrase": "p"}}))
+        }
+        "/old" => Reply::status(307).header("location", "/new"),
+        "/circle" => Reply::status(307).header("location", "/circle"),
+        _ => Reply::status(301).header("location", "/new"),
+    });
+    let mut source = RpcSource::new(&RpcSettings::new(provider.url("/old"))).unwrap();
+    assert_eq!(source.passphrase().await.unwrap().as_deref(), Some("p"));
+    // A POST would become a GET.
+    let error = failure(&RpcSettings::new(provider.url("/moved"))).await;
+    assert!(error.contains(&format!("redirects to {}", provider.url("/new"))), "{error}");
+    let error = failure(&RpcSettings::new(provider.url("/circle"))).await;
+    assert!(error.contains("redirects to"), "{error}");
+    assert!(provider.questions().len() < 12);
+}
+
+#[tokio::test]
+async fn says_what_it_has_and_what_is_not_there_yet() {
+    let upstream = Upstream::start(&MAIN, 20);
+    let mut source = RpcSource::new(&upstream.settings()).unwrap();
+    assert_eq!(source.name(), format!("the RPC server {}", upstream.url("")));
+    assert_eq!(source.range().await.unwrap(), Some(LedgerRange::new(2, 20)));
+    assert!(matches!(source.fetch(LedgerSeq(21)).await.unwrap(), Fetched::NotYet));
+    let Fetched::Ledgers(ledgers) = source.fetch(LedgerSeq(19)).await.unwrap() else {
+        panic!("they are there")
+    };
+    let expected: Vec<&ChainLedger> = MAIN.ledgers[17..19].iter().collect();
+    assert!(ledgers.iter().map(|ledger| &ledger.xdr).eq(expected.iter().map(|ledger| &ledger.xdr)));
+    assert_eq!(ledgers[0].origin.to_string(), upstream.url(", ledger 19").replace("/,", ","));
+    // Another server behind the same address is behind.
+    upstream.closes(18);
+    assert!(matches!(source.fetch(LedgerSeq(20)).await.unwrap(), Fetched::NotYet));
+    upstream.keeps_from(10, 10);
+    let error = source.fetch(LedgerSeq(9)).await.unwrap_err();
+    assert!(matches!(error, SourceError::Gone(_)), "{error}");
+}
