@@ -37,6 +37,7 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("prometheus", &["observe"]),
     ("reqwest", &["source"]),
     ("rustls", &["source"]),
+    ("rusty_s3", &["source"]),
     ("clap", &["cli", "main"]),
     ("indicatif", &["cli"]),
     ("anyhow", &["cli", "main"]),

@@ -88,7 +88,7 @@ async fn following(config: &Config, ledgers: &Ledgers) -> Result<Option<Followin
         SourceKind::Lake => {
             let directory = Arc::new(Directory::new(&config.source.path));
             let lake = Lake::open(directory, network).await?;
-            Candidate::new("lake", Box::new(LakeSource::new(lake)))
+            Candidate::new("lake", Box::new(LakeSource::new(lake, network)))
         }
         SourceKind::Sandbox => {
             let store = ledgers.store();

@@ -19,6 +19,7 @@ mod view;
 mod xdr;
 
 use crate::domain::NetworkId;
+use xdr::Xdr;
 
 pub use error::DecodeError;
 pub use view::{
@@ -67,6 +68,20 @@ pub fn header(raw: &[u8]) -> Result<HeaderView<'_>, DecodeError> {
         Ok((_, header, _)) => Ok(header),
         Err(reason) => Err(DecodeError::undecodable(raw, reason, cursor.position())),
     }
+}
+
+/// Where the first `LedgerCloseMeta` of `bytes` ends, in bytes from the start: for a batch, in which
+/// ledgers stand one after the other without their lengths. Several times as fast as [`decode`],
+/// and accepts what it accepts, except that it does not hold envelopes and results together.
+///
+/// # Errors
+///
+/// Why there is no whole ledger, and at which byte. [`XdrError::UnexpectedEnd`] means that more
+/// bytes may make it whole; every other reason is final.
+pub fn ledger_length(bytes: &[u8]) -> Result<usize, (XdrError, usize)> {
+    let mut cursor = xdr::Cursor::new(bytes);
+    let walked = xdr::LedgerCloseMeta::skip(&mut cursor, xdr::Depth::LIMIT);
+    walked.map(|()| cursor.position()).map_err(|reason| (reason, cursor.position()))
 }
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 //! is asked for.
 
 use std::error::Error;
+use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, Response, StatusCode, Url};
+use rustls::CertificateError;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
@@ -85,7 +87,10 @@ pub fn client(timeouts: Timeouts) -> Result<Client, HttpError> {
     };
     builder().build().or_else(|error| {
         // A system without certificates can still speak HTTP; HTTPS then fails with its own reason.
-        tracing::warn!("no certificates to check HTTPS with: {}", root_cause(&error));
+        tracing::warn!(
+            "HTTPS will not work before certificates of authorities are installed: {}",
+            root_cause(&error)
+        );
         let bare = builder().tls_certs_only([]).build();
         bare.map_err(|error| HttpError::Setup(root_cause(&error)))
     })
@@ -160,10 +165,36 @@ fn may_be_key(word: &str) -> bool {
 /// The innermost reason, which says most.
 fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
-    while let Some(inner) = cause.source() {
+    while let Some(inner) = inner_cause(cause) {
         cause = inner;
     }
-    cause.to_string()
+    match cause.downcast_ref() {
+        Some(tls) => tls_reason(tls),
+        None => {
+            let text = cause.to_string();
+            text.split(" (os error ").next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+/// An error of input or output passes over the error that it wraps when it is asked for its source.
+fn inner_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| error.source())
+}
+
+fn tls_reason(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "no authority that this system trusts signed its certificate; the variable \
+             SSL_CERT_FILE may name a file of others"
+                .to_owned()
+        }
+        rustls::Error::InvalidMessage(_) => {
+            "it does not speak TLS; its address may have to begin with http://".to_owned()
+        }
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -11,17 +11,18 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::bufread::MultiGzDecoder;
-use stellar_xdr::{
-    LedgerCloseMeta, LedgerCloseMetaExt, LedgerHeaderHistoryEntry, Limited, Limits, ReadXdr,
-};
+use stellar_xdr::{LedgerCloseMetaExt, LedgerHeaderHistoryEntry, Limited, Limits, ReadXdr};
 
+use crate::decode::{XdrError, ledger_length};
 use crate::domain::LedgerSeq;
 
 /// Longest ledger that is read, in bytes after decompression. Two hundred times what the public
 /// network has shown; it bounds memory when a damaged or hostile file claims more.
 pub const LONGEST_LEDGER: u64 = 256 << 20;
 
-/// Deepest nesting that is followed where a ledger's length must be found by decoding it.
+/// Bytes that are read at first to find the end of a ledger in a batch; then as many as are there.
+const FIRST_PIECE: usize = 256 << 10;
+/// Deepest nesting that is followed in a header.
 const DEEPEST_XDR: u32 = 500;
 /// Bit 31 of a record mark: last fragment. A core always sets it.
 const LAST_FRAGMENT: u32 = 1 << 31;
@@ -47,13 +48,12 @@ pub enum RecordError {
         offset: u64,
     },
     /// It claims or holds a ledger that is too long.
-    #[error(
-        "the ledger at byte {offset} is longer than {} MiB, the most that is read",
-        LONGEST_LEDGER >> 20
-    )]
+    #[error("the ledger at byte {offset} is longer than {} MiB, the most that is read", longest >> 20)]
     TooLong {
         /// Where that ledger begins.
         offset: u64,
+        /// The limit, in bytes.
+        longest: u64,
     },
     /// Its structure is wrong.
     #[error("it is damaged at byte {offset}: {reason}")]
@@ -82,7 +82,11 @@ pub struct Records {
 /// Decompressed bytes, and how many of them were taken.
 struct Content {
     bytes: Box<dyn Read + Send>,
+    /// Read from `bytes` and not taken yet: what follows a ledger of a batch.
+    ahead: Vec<u8>,
     offset: u64,
+    /// Longest ledger that is read, in bytes.
+    longest: u64,
 }
 
 enum Form {
@@ -96,6 +100,14 @@ enum Form {
 impl Records {
     /// Recognises the format of `file` and begins to read it.
     pub fn new(file: impl Read + Send + 'static) -> Result<Self, RecordError> {
+        Self::no_longer_than(LONGEST_LEDGER, file)
+    }
+
+    /// The same with another limit on a ledger, in bytes after decompression.
+    pub fn no_longer_than(
+        longest: u64,
+        file: impl Read + Send + 'static,
+    ) -> Result<Self, RecordError> {
         let unread = |source| RecordError::Read { offset: 0, source };
         let mut file = BufReader::with_capacity(128 << 10, file);
         let mut bytes: Box<dyn Read + Send> = match file.fill_buf().map_err(unread)? {
@@ -110,7 +122,8 @@ impl Records {
         let mut head = Vec::with_capacity(8);
         bytes.by_ref().take(8).read_to_end(&mut head).map_err(|error| cut_or_unread(error, 0))?;
         let first = Cursor::new(head.clone());
-        let mut content = Content { bytes: Box::new(first.chain(bytes)), offset: 0 };
+        let bytes = Box::new(first.chain(bytes));
+        let mut content = Content { bytes, ahead: Vec::new(), offset: 0, longest };
         let form = recognise(&head, &mut content)?;
         Ok(Self { content, form })
     }
@@ -136,13 +149,13 @@ impl Records {
                 let expected = *next;
                 *next = next.saturating_add(1);
                 *remaining -= 1;
-                // The usual batch of one needs no decoding to find where its ledger ends.
+                // The usual batch of one needs no walk to find where its ledger ends.
                 let only = *remaining == 0 && offset == BATCH_HEADER;
                 let record = if only {
                     self.form = Form::Done;
                     self.content.rest(offset)?
                 } else {
-                    self.content.decoded_record()?
+                    self.content.walked_record()?
                 };
                 (record, Some(LedgerSeq(expected)))
             }
@@ -239,8 +252,8 @@ impl Content {
             return Err(RecordError::Damaged { offset, reason });
         }
         let length = u64::from(mark & !LAST_FRAGMENT);
-        if length > LONGEST_LEDGER {
-            return Err(RecordError::TooLong { offset });
+        if length > self.longest {
+            return Err(self.too_long(offset));
         }
         // Grows with what is really there: a false length must not reserve memory.
         let mut record = Vec::with_capacity(usize::try_from(length.min(4 << 20)).unwrap_or(0));
@@ -256,41 +269,53 @@ impl Content {
     /// Everything that is left, as one ledger.
     fn rest(&mut self, begin: u64) -> Result<Vec<u8>, RecordError> {
         let mut record = Vec::new();
-        let read = self.bytes.by_ref().take(LONGEST_LEDGER + 1).read_to_end(&mut record);
+        let read = self.bytes.by_ref().take(self.longest + 1).read_to_end(&mut record);
         read.map_err(|error| cut_or_unread(error, begin))?;
-        if record.len() as u64 > LONGEST_LEDGER {
-            return Err(RecordError::TooLong { offset: begin });
+        if record.len() as u64 > self.longest {
+            return Err(self.too_long(begin));
         }
         self.offset += record.len() as u64;
         Ok(record)
     }
 
-    /// One ledger whose end only decoding can find.
-    fn decoded_record(&mut self) -> Result<Vec<u8>, RecordError> {
+    /// One ledger whose end only a walk through it can find. Reads twice as much each time that the
+    /// walk comes to the end of what is there, so no byte is walked over more than about twice.
+    fn walked_record(&mut self) -> Result<Vec<u8>, RecordError> {
         let offset = self.offset;
-        let recorder = Recorder { from: &mut self.bytes, taken: Vec::new() };
-        let limits = Limits { depth: DEEPEST_XDR, len: LONGEST_LEDGER as usize };
-        let mut limited = Limited::new(recorder, limits);
-        let decoded = LedgerCloseMeta::read_xdr(&mut limited);
-        let record = limited.inner.taken;
-        match decoded {
-            Ok(_) => {
-                self.offset += record.len() as u64;
-                Ok(record)
-            }
-            Err(stellar_xdr::Error::Io(error)) => Err(cut_or_unread(error, offset)),
-            Err(stellar_xdr::Error::LengthLimitExceeded) => Err(RecordError::TooLong { offset }),
-            Err(error) => {
-                let offset = offset + record.len() as u64;
-                Err(RecordError::Damaged { offset, reason: error.to_string() })
+        loop {
+            match ledger_length(&self.ahead) {
+                Ok(length) => {
+                    let rest = self.ahead.split_off(length);
+                    self.offset += length as u64;
+                    return Ok(std::mem::replace(&mut self.ahead, rest));
+                }
+                Err((XdrError::UnexpectedEnd, _)) if self.ahead.len() as u64 > self.longest => {
+                    return Err(self.too_long(offset));
+                }
+                Err((XdrError::UnexpectedEnd, _)) => {
+                    let piece = self.ahead.len().max(FIRST_PIECE) as u64;
+                    let read = self.bytes.by_ref().take(piece).read_to_end(&mut self.ahead);
+                    if read.map_err(|error| cut_or_unread(error, offset))? == 0 {
+                        return Err(RecordError::Truncated { offset });
+                    }
+                }
+                Err((reason, position)) => {
+                    let offset = offset + position as u64;
+                    return Err(RecordError::Damaged { offset, reason: reason.to_string() });
+                }
             }
         }
+    }
+
+    fn too_long(&self, offset: u64) -> RecordError {
+        RecordError::TooLong { offset, longest: self.longest }
     }
 
     fn expect_end(&mut self) -> Result<(), RecordError> {
         let offset = self.offset;
         let mut one = [0; 1];
-        match self.bytes.read(&mut one).map_err(|error| cut_or_unread(error, offset))? {
+        let read = self.bytes.read(&mut one).map_err(|error| cut_or_unread(error, offset))?;
+        match self.ahead.len() + read {
             0 => Ok(()),
             _ => {
                 let reason = "more bytes follow the last ledger of the batch".to_owned();
@@ -332,20 +357,6 @@ fn collect_metadata<'a>(value: &'a serde_json::Value, found: &mut Vec<&'a str>) 
     }
 }
 
-/// Keeps what a decoder reads.
-struct Recorder<'a> {
-    from: &'a mut (dyn Read + Send),
-    taken: Vec<u8>,
-}
-
-impl Read for Recorder<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.from.read(buffer)?;
-        self.taken.extend_from_slice(&buffer[..count]);
-        Ok(count)
-    }
-}
-
 /// Decompressors report a missing end as an early end of file, as plain reading does.
 fn cut_or_unread(error: io::Error, offset: u64) -> RecordError {
     match error.kind() {
@@ -374,5 +385,7 @@ pub fn sequence_of(ledger: &[u8]) -> Result<LedgerSeq, String> {
     Ok(LedgerSeq(entry.header.ledger_seq))
 }
 
+#[cfg(test)]
+pub(crate) mod made;
 #[cfg(test)]
 mod tests;

@@ -65,11 +65,21 @@ impl Following {
         source: impl LedgerSource + 'static,
         first: Option<u32>,
     ) -> Self {
+        Self::start_with(store, source, first, patience())
+    }
+
+    /// As [`Self::start`], with a patience of one's own.
+    pub fn start_with(
+        store: &Arc<Store>,
+        source: impl LedgerSource + 'static,
+        first: Option<u32>,
+        patience: Patience,
+    ) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
         let ledgers = ledgers(store);
-        let follower = follower(&ledgers, Box::new(source), first, patience());
+        let follower = follower(&ledgers, Box::new(source), first, patience);
         let (stop, stopping) = watch::channel(false);
         let health = Arc::clone(ledgers.health());
         let following = runtime.spawn(store_all(ledgers, follower, stopping));

@@ -155,11 +155,11 @@ impl Drop for Provider {
         self.shared.stopped.store(true, Ordering::SeqCst);
         // Wakes the thread that accepts.
         drop(TcpStream::connect(self.address));
+        self.accepting.take().unwrap().join().unwrap();
         for connection in self.shared.connections.lock().unwrap().values() {
             // It may be closed already.
             let _ = connection.shutdown(Shutdown::Both);
         }
-        self.accepting.take().unwrap().join().unwrap();
     }
 }
 
@@ -185,6 +185,10 @@ impl Shared {
 
     fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let mut reader = BufReader::new(stream.try_clone()?);
+        if reader.fill_buf()?.first().is_some_and(|byte| !byte.is_ascii_uppercase()) {
+            // As servers do when somebody speaks TLS to them.
+            return stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+        }
         while let Some(question) = read_question(&mut reader)? {
             self.questions.lock().unwrap().push(question.clone());
             let reply = (self.script)(&question);

@@ -10,7 +10,7 @@ mod mutations;
 mod real;
 mod variants;
 
-use orrery::decode::{DecodeError, decode, full};
+use orrery::decode::{DecodeError, decode, full, ledger_length};
 use orrery::domain::Network;
 
 /// What both implementations say of these bytes, once they were found to say the same.
@@ -23,8 +23,21 @@ enum Verdict {
     Malformed(DecodeError),
 }
 
-/// Decodes with both implementations and fails the test, naming `case`, unless they agree.
+/// Decodes with both implementations and fails the test, naming `case`, unless they agree; also with
+/// the walk that only looks for the end.
 fn compare(raw: &[u8], network: &Network, case: &dyn std::fmt::Display) -> Verdict {
+    let verdict = compare_decodes(raw, network, case);
+    match (&verdict, ledger_length(raw)) {
+        (Verdict::Malformed(_), end) => {
+            // What is left over behind a whole ledger is for the caller to judge.
+            assert_ne!(end, Ok(raw.len()), "{case}");
+        }
+        (_, end) => assert_eq!(end, Ok(raw.len()), "{case}"),
+    }
+    verdict
+}
+
+fn compare_decodes(raw: &[u8], network: &Network, case: &dyn std::fmt::Display) -> Verdict {
     match (decode(raw, network.id()), full::decode(raw, network.id())) {
         (Ok(view), Ok(ledger)) => {
             let walked = full::Ledger::from(&view);

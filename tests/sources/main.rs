@@ -8,6 +8,7 @@ mod common {
     pub mod data;
     pub mod following;
     pub mod provider;
+    pub mod size;
     pub mod upstream;
 }
 

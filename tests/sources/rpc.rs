@@ -1,12 +1,12 @@
 //! An upstream RPC server that fails in every way that was thought of, while it is followed.
 
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orrery::domain::{LedgerRange, LedgerSeq};
-use orrery::source::follow::{Fetched, LedgerSource, SourceError};
+use orrery::source::follow::{Fetched, LedgerSource, Patience, SourceError};
 use orrery::source::rpc::{RpcSettings, RpcSource};
 use orrery::store::Store;
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use crate::common::chain::{self, Chain, ChainLedger, FOREIGN, FORK, MAIN};
 use crate::common::contents::Contents;
 use crate::common::following::{Following, INGESTION, RECOVERY, SOURCE, open_store};
 use crate::common::provider::{Delivery, Provider, Reply};
+use crate::common::size;
 use crate::common::upstream::{Call, Upstream};
 
 /// Long enough for anything that is not measured.
@@ -343,7 +344,9 @@ fn at_the_tip_it_never_asks_for_what_is_not_there() {
         scene.upstream.closes(latest);
         following.wait_until_stored(latest, RECOVERY);
     }
-    assert_eq!(following.health.network_latest(), Some(LedgerSeq(40)));
+    following.wait("the newest ledger is known", SOON, |following| {
+        following.health.network_latest() == Some(LedgerSeq(40))
+    });
     following.stop();
     scene.assert_holds(&MAIN);
     assert_eq!(scene.upstream.misses(), Vec::<String>::new());
@@ -424,6 +427,38 @@ fn a_server_that_was_away_is_followed_again() {
     following.wait_until_stored(40, RECOVERY);
     following.stop();
     scene.assert_holds(&MAIN);
+}
+
+/// With everyday patience and the documented settings. Small: one failure, for a moment; full: three,
+/// each for half a minute, after which the waits are the longest.
+#[test]
+fn what_heals_is_noticed_within_ten_seconds() {
+    let failures = [
+        ("HTTP 503", Reply::status(503)),
+        ("no answer in time", Reply::status(200).delivered(Delivery::Never)),
+        ("the connection broke", Reply::status(200).delivered(Delivery::Refused)),
+    ];
+    let count = size::choose(1, failures.len() as u64) as usize;
+    let outage = Duration::from_secs(size::choose(0, 30));
+    for (words, reply) in failures.into_iter().take(count) {
+        let scene = Scene::new(&MAIN, 20);
+        let source = RpcSource::new(&RpcSettings::new(scene.upstream.url("/"))).unwrap();
+        let following = Following::start_with(&scene.store, source, Some(2), Patience::default());
+        following.wait_until_stored(20, SOON);
+        scene.upstream.misbehaves(move |_, _| reply.clone());
+        let begin = Instant::now();
+        scene.upstream.closes(40);
+        following.wait("the outage is over", SOON, |following| {
+            let told = following.down(SOURCE).is_some_and(|reason| reason.contains(words));
+            told && begin.elapsed() >= outage
+        });
+        scene.upstream.heals();
+        let healed = Instant::now();
+        following.wait_until_stored(40, RECOVERY);
+        println!("{words}: noticed after {:?}", healed.elapsed());
+        following.stop();
+        scene.assert_holds(&MAIN);
+    }
 }
 
 #[test]
@@ -595,6 +630,20 @@ async fn credentials_are_sent_and_never_shown() {
             assert!(!text.contains(secret), "{secret} in: {text}");
         }
     }
+}
+
+#[tokio::test]
+async fn tls_with_a_server_that_has_none_is_one_sentence() {
+    let provider = Provider::start(|_| Reply::status(400));
+    let address = provider.address();
+    let error = failure(&RpcSettings::new(format!("https://{address}/rpc"))).await;
+    assert_eq!(
+        error,
+        format!(
+            "the RPC server https://{address}/rpc cannot be asked for getNetwork: no connection: it \
+             does not speak TLS; its address may have to begin with http://"
+        )
+    );
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 //! XDR carries no lengths, so a value can only be passed over by walking through it. The files read
 //! like the network's definitions (`Stellar-*.x`): see [`blocks`] for the notation. What a
 //! [`LedgerView`](super::LedgerView) is made of is walked by hand in the files beside this
-//! directory and not listed here.
+//! directory; [`LedgerCloseMeta`] lists it once more for those who only want to know its length.
 //!
 //! The walk accepts exactly what a full decode and re-encode gives back unchanged, down to the
 //! limit on nesting, which counts as `stellar-xdr` counts: one level for each struct, union, enum,
@@ -12,6 +12,7 @@
 
 #[macro_use]
 mod blocks;
+mod close_meta;
 mod common;
 mod contract;
 mod cursor;
@@ -23,6 +24,7 @@ mod scp;
 mod settings;
 
 pub use blocks::*;
+pub use close_meta::LedgerCloseMeta;
 pub use common::*;
 pub use contract::*;
 pub use cursor::{Cursor, Depth, XdrError};

@@ -2,11 +2,14 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::task::spawn_blocking;
 
-use super::{LakeError, ObjectStore, layout};
+use super::{LakeError, MOST_DOWNLOADED, ObjectStore, layout};
 
 /// Objects as files below a directory; keys are relative paths.
 pub struct Directory {
@@ -18,15 +21,38 @@ impl Directory {
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
+
+    async fn read(&self, key: &str) -> Result<Option<Bytes>, LakeError> {
+        let path = self.root.join(key);
+        let Some(metadata) = found(&path, tokio::fs::metadata(&path).await)? else {
+            return Ok(None);
+        };
+        if metadata.len() > MOST_DOWNLOADED {
+            let place = self.place(key);
+            return Err(LakeError::TooLarge { place, verb: "is", most: MOST_DOWNLOADED });
+        }
+        Ok(found(&path, tokio::fs::read(&path).await)?.map(Bytes::from))
+    }
+
+    /// Lists on a thread that may block.
+    async fn list<T: Send + 'static>(
+        &self,
+        list: impl FnOnce(&Path) -> Result<T, LakeError> + Send + 'static,
+    ) -> Result<Option<T>, LakeError> {
+        let root = self.root.clone();
+        match spawn_blocking(move || list(&root)).await {
+            Ok(listing) => listing.map(Some),
+            Err(error) => Err(LakeError::transport(self.place(""), error)),
+        }
+    }
 }
 
 impl ObjectStore for Directory {
-    fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<Vec<u8>>, LakeError>> {
-        let path = self.root.join(key);
-        async move { found(&path, tokio::fs::read(&path).await) }.boxed()
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, LakeError>> {
+        self.read(key).boxed()
     }
 
-    fn exists(&self, key: &str) -> BoxFuture<'_, Result<bool, LakeError>> {
+    fn exists<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<bool, LakeError>> {
         let path = self.root.join(key);
         async move {
             let metadata = tokio::fs::metadata(&path).await;
@@ -35,17 +61,26 @@ impl ObjectStore for Directory {
         .boxed()
     }
 
-    fn first_keys(&self, most: usize) -> BoxFuture<'_, Result<Option<Vec<String>>, LakeError>> {
-        let root = self.root.clone();
-        let place = self.place("");
-        async move {
-            let listing = tokio::task::spawn_blocking(move || first_keys(&root, most)).await;
-            match listing {
-                Ok(keys) => keys.map(Some),
-                Err(error) => Err(LakeError::Transport { place, reason: error.to_string() }),
-            }
-        }
+    fn keys_after<'a>(
+        &'a self,
+        after: &'a str,
+        most: usize,
+    ) -> BoxFuture<'a, Result<Option<Vec<String>>, LakeError>> {
+        let after = after.to_owned();
+        self.list(move |root| keys_after(root, &after, most)).boxed()
+    }
+
+    fn directories(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, LakeError>> {
+        self.list(|root| {
+            let mut names = sorted_names(root)?;
+            names.retain(|name| root.join(name).is_dir());
+            Ok(names)
+        })
         .boxed()
+    }
+
+    fn below(&self, directory: &str) -> Arc<dyn ObjectStore> {
+        Arc::new(Self::new(self.root.join(directory)))
     }
 
     fn place(&self, key: &str) -> String {
@@ -66,22 +101,32 @@ fn found<T>(path: &Path, result: io::Result<T>) -> Result<Option<T>, LakeError> 
 }
 
 fn transport(path: &Path, error: &io::Error) -> LakeError {
-    LakeError::Transport { place: path.display().to_string(), reason: error.to_string() }
+    LakeError::transport(path.display().to_string(), error)
 }
 
 /// Keys lie at the root or one partition below it; partitions are entered only as far as needed.
-fn first_keys(root: &Path, most: usize) -> Result<Vec<String>, LakeError> {
+fn keys_after(root: &Path, after: &str, most: usize) -> Result<Vec<String>, LakeError> {
     let mut keys = Vec::new();
-    for name in sorted_names(root)? {
-        if keys.len() == most {
-            break;
+    let mut add = |key: String| {
+        let wanted = *key > *after && layout::range_of(&key).is_some();
+        if wanted && keys.len() < most {
+            keys.push(key);
         }
-        if layout::range_of(&name).is_some() {
-            keys.push(name);
-        } else if name.contains("--") && root.join(&name).is_dir() {
+        keys.len() < most
+    };
+    for name in sorted_names(root)? {
+        let partition = name.contains("--") && root.join(&name).is_dir();
+        // All that is in a partition before that of `after` sorts before it too.
+        let passed = after.split_once('/').is_some_and(|(of_after, _)| *name < *of_after);
+        if !partition {
+            if !add(name) {
+                break;
+            }
+        } else if !passed {
             let inside = sorted_names(&root.join(&name))?;
-            let files = inside.iter().filter(|file| layout::range_of(file).is_some());
-            keys.extend(files.take(most - keys.len()).map(|file| format!("{name}/{file}")));
+            if !inside.into_iter().all(|file| add(format!("{name}/{file}"))) {
+                break;
+            }
         }
     }
     Ok(keys)

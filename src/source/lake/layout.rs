@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::LakeError;
+use super::{GivenLayout, LakeError};
 use crate::domain::{LedgerRange, LedgerSeq, Network};
 
 /// What `.config.json` at the root of a lake says. Its `version` is `1.0` or `0.x` for the same layout
@@ -27,15 +27,52 @@ impl Manifest {
         let wrong = |reason: String| LakeError::Manifest { place: place.to_owned(), reason };
         let manifest: Self =
             serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
-        let partition = manifest.ledgers_per_batch.checked_mul(manifest.batches_per_partition);
-        match partition {
-            None | Some(0) => Err(wrong(format!(
+        manifest.check_numbers().map_err(wrong)?;
+        Ok(manifest)
+    }
+
+    /// What the settings say of a lake without a manifest, when they say enough; `place` names the
+    /// lake in errors.
+    pub fn given(place: &str, given: &GivenLayout) -> Result<Option<Self>, LakeError> {
+        let numbers = (given.ledgers_per_batch, given.batches_per_partition);
+        let (Some(ledgers_per_batch), Some(batches_per_partition)) = numbers else {
+            return Ok(None);
+        };
+        let manifest = Self { network_passphrase: None, ledgers_per_batch, batches_per_partition };
+        let wrong = |reason| LakeError::Address { address: place.to_owned(), reason };
+        manifest.check_numbers().map_err(wrong)?;
+        Ok(Some(manifest))
+    }
+
+    fn check_numbers(&self) -> Result<(), String> {
+        match self.ledgers_per_batch.checked_mul(self.batches_per_partition) {
+            None | Some(0) => Err(format!(
                 "ledgersPerBatch {} and batchesPerPartition {} must be at least 1 and their product \
                  below 2^32",
-                manifest.ledgers_per_batch, manifest.batches_per_partition
-            ))),
-            Some(_) => Ok(manifest),
+                self.ledgers_per_batch, self.batches_per_partition
+            )),
+            Some(_) => Ok(()),
         }
+    }
+
+    /// Refuses when the settings contradict this manifest, which lies at `place`.
+    pub fn check_layout(&self, place: &str, given: &GivenLayout) -> Result<(), LakeError> {
+        let (batch, partition) = (self.ledgers_per_batch, self.batches_per_partition);
+        let (given_batch, given_partition) = (
+            given.ledgers_per_batch.unwrap_or(batch),
+            given.batches_per_partition.unwrap_or(partition),
+        );
+        if (given_batch, given_partition) == (batch, partition) {
+            return Ok(());
+        }
+        let words = |batch: u32, partition: u32| {
+            format!("{batch} ledgers per batch and {partition} batches per partition")
+        };
+        Err(LakeError::OtherLayout {
+            place: place.to_owned(),
+            found: words(batch, partition),
+            given: words(given_batch, given_partition),
+        })
     }
 
     /// Refuses when the manifest, which lies at `place`, names another network than `wanted`.
@@ -59,21 +96,34 @@ pub struct Layout {
     partitioned: bool,
     /// What follows `.xdr.`: `zst` today, `zstd` or `gz` in older lakes.
     extension: String,
+    guessed: bool,
 }
 
 impl Layout {
-    /// The layout of a manifest. Its files are named as `any_key`, one of the lake's keys.
-    pub fn new(manifest: &Manifest, any_key: Option<&str>) -> Self {
-        let extension = any_key
-            .and_then(|key| key.rsplit('/').next())
-            .and_then(|name| name.split_once(".xdr."))
-            .map_or("zst", |(_, extension)| extension);
+    /// The layout of a manifest, with files named as they are today.
+    pub fn new(manifest: &Manifest) -> Self {
         Self {
             ledgers_per_batch: manifest.ledgers_per_batch,
             ledgers_per_partition: manifest.ledgers_per_batch * manifest.batches_per_partition,
             partitioned: manifest.batches_per_partition > 1,
-            extension: extension.to_owned(),
+            extension: "zst".to_owned(),
+            guessed: true,
         }
+    }
+
+    /// The same with another extension, what follows `.xdr.` in the names of files; without one it
+    /// stays a guess.
+    pub fn with_extension(mut self, extension: Option<String>) -> Self {
+        self.guessed = extension.is_none();
+        if let Some(extension) = extension {
+            self.extension = extension;
+        }
+        self
+    }
+
+    /// Whether the extension is only a guess, because no file was seen.
+    pub(super) fn is_guessed(&self) -> bool {
+        self.guessed
     }
 
     /// Ledgers in one file.
@@ -86,9 +136,10 @@ impl Layout {
         group(ledger, self.ledgers_per_batch)
     }
 
-    /// Whether a key has the extension of this lake's files.
-    pub(super) fn is_key(&self, key: &str) -> bool {
-        key.split_once(".xdr.").is_some_and(|(_, extension)| extension == self.extension)
+    /// The ledgers of a file of this lake; none for the key of anything else.
+    pub(super) fn range_at(&self, key: &str) -> Option<LedgerRange> {
+        let range = range_of(key)?;
+        (self.key_of(range.first) == key).then_some(range)
     }
 
     /// Key of the file that holds `ledger`.
@@ -121,6 +172,12 @@ fn prefix(first: LedgerSeq) -> String {
     format!("{:08X}--{}", u32::MAX - first.0, first)
 }
 
+/// What follows `.xdr.` in the key of a batch file.
+pub(super) fn extension_of(key: &str) -> Option<&str> {
+    range_of(key)?;
+    key.rsplit('/').next()?.split_once(".xdr.").map(|(_, extension)| extension)
+}
+
 /// The ledgers that a key's name promises, or none when it is not the key of a batch file:
 /// `^[0-9A-F]{8}--[0-9]+(-[0-9]+)?\.xdr\.[A-Za-z0-9._-]+$` after the last slash.
 pub(super) fn range_of(key: &str) -> Option<LedgerRange> {
@@ -146,7 +203,7 @@ mod tests {
     fn layout(ledgers_per_batch: u32, batches_per_partition: u32) -> Layout {
         let manifest =
             Manifest { network_passphrase: None, ledgers_per_batch, batches_per_partition };
-        Layout::new(&manifest, None)
+        Layout::new(&manifest)
     }
 
     #[test]
@@ -167,10 +224,39 @@ mod tests {
 
     #[test]
     fn takes_the_extension_from_a_key() {
-        let manifest =
-            Manifest { network_passphrase: None, ledgers_per_batch: 1, batches_per_partition: 2 };
-        let layout = Layout::new(&manifest, Some("FFFFFFFB--4-5/FFFFFFFB--4.xdr.zstd"));
-        assert_eq!(layout.key_of(LedgerSeq(9)), "FFFFFFF7--8-9/FFFFFFF6--9.xdr.zstd");
+        let extension = extension_of("FFFFFFFB--4-5/FFFFFFFB--4.xdr.zstd").unwrap();
+        assert_eq!(extension, "zstd");
+        let layout = layout(1, 2).with_extension(Some(extension.to_owned()));
+        let key = layout.key_of(LedgerSeq(9));
+        assert_eq!(key, "FFFFFFF7--8-9/FFFFFFF6--9.xdr.zstd");
+        assert_eq!(layout.range_at(&key), Some(LedgerRange::new(9, 9)));
+        for foreign in [
+            "FFFFFFF7--8-9/FFFFFFF6--9.xdr.zst",
+            "FFFFFFF6--9.xdr.zstd",
+            "2025-08-14/FFFFFFF7--8-9/FFFFFFF6--9.xdr.zstd",
+        ] {
+            assert_eq!(layout.range_at(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn settings_complete_or_contradict_a_manifest() {
+        let given = |ledgers_per_batch, batches_per_partition| GivenLayout {
+            ledgers_per_batch,
+            batches_per_partition,
+            extension: None,
+        };
+        assert_eq!(Manifest::given("lake", &given(Some(1), None)).unwrap(), None);
+        let manifest = Manifest::given("lake", &given(Some(1), Some(64_000))).unwrap().unwrap();
+        assert_eq!(Layout::new(&manifest), layout(1, 64_000));
+        assert!(Manifest::given("lake", &given(Some(0), Some(1))).is_err());
+        manifest.check_layout("lake", &given(None, Some(64_000))).unwrap();
+        let error = manifest.check_layout("lake", &given(Some(2), None)).unwrap_err().to_string();
+        assert!(
+            error.contains("says 1 ledgers per batch and 64000 batches per partition"),
+            "{error}"
+        );
+        assert!(error.contains("the settings say 2 ledgers per batch"), "{error}");
     }
 
     #[test]

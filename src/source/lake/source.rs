@@ -1,77 +1,155 @@
-//! A lake as a source to follow: reads ahead, and tells a file that is not finished from a damaged one.
+//! A lake as a source to follow: opens it when it can be reached, reads ahead, and tells a file that
+//! is not finished from a damaged one.
 
-use std::pin::pin;
+use std::sync::Arc;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, StreamExt};
 
-use super::{Lake, LakeError, PARALLEL_FILES};
-use crate::domain::{LedgerRange, LedgerSeq};
+use super::ahead::ReadAhead;
+use super::ends::Ends;
+use super::{GivenLayout, Lake, LakeError, LakeSettings, ObjectStore};
+use crate::domain::{LedgerRange, LedgerSeq, Network};
 use crate::source::follow::{Fetched, LedgerSource, SourceError};
 
 /// Follows a lake to its end and waits there for new files.
 pub struct LakeSource {
-    lake: Lake,
-    /// Ends of the lake when it was last looked at.
-    range: Option<LedgerRange>,
+    name: String,
+    lake: Option<Lake>,
+    way: Way,
+    /// The next ledger that is wanted, once that is known.
+    wanted: Option<LedgerSeq>,
+    ends: Ends,
+    ahead: ReadAhead,
+    /// The newest file, when it is there and cannot be read yet.
+    unfinished: Option<LedgerRange>,
+}
+
+/// What is needed to open a lake.
+struct Way {
+    store: Arc<dyn ObjectStore>,
+    network: Network,
+    given: GivenLayout,
 }
 
 impl LakeSource {
-    /// Follows `lake`.
-    pub fn new(lake: Lake) -> Self {
-        Self { lake, range: None }
+    /// Will follow the lake that `settings` lead to, from about the ledger `near`: the next one that
+    /// is wanted, when that is known. It is needed where a store cannot list and does not hold the
+    /// network's first ledgers. Nothing is asked before the source is: a lake that cannot be reached
+    /// is a failure of the source, which may heal.
+    ///
+    /// # Errors
+    /// When the settings cannot be used.
+    pub fn connect(
+        settings: &LakeSettings,
+        network: &Network,
+        near: Option<LedgerSeq>,
+    ) -> Result<Self, LakeError> {
+        let (store, given) = (settings.store()?, settings.layout.clone());
+        Ok(Self::from(Way { store, network: network.clone(), given }, None, near))
+    }
+
+    /// Follows a lake that is open already and holds ledgers of `network`.
+    pub fn new(lake: Lake, network: &Network) -> Self {
+        let (store, given) = (Arc::clone(&lake.store), GivenLayout::default());
+        Self::from(Way { store, network: network.clone(), given }, Some(lake), None)
+    }
+
+    fn from(way: Way, lake: Option<Lake>, wanted: Option<LedgerSeq>) -> Self {
+        let name = name_of(&way.store.place(""));
+        let (ends, ahead) = (Ends::default(), ReadAhead::default());
+        Self { name, lake, way, wanted, ends, ahead, unfinished: None }
+    }
+
+    /// The newest ledger of the lake, to start with it; none when the lake is empty. Asks less than
+    /// the range, which needs the oldest too.
+    ///
+    /// # Errors
+    /// Those of the lake.
+    pub async fn newest(&mut self) -> Result<Option<LedgerSeq>, SourceError> {
+        let lake = self.open().await?;
+        Ok(self.ends.look_for_newest(&lake, self.wanted).await?)
+    }
+
+    async fn open(&mut self) -> Result<Lake, LakeError> {
+        if let Some(lake) = &self.lake {
+            return Ok(lake.clone());
+        }
+        let Way { store, network, given } = &self.way;
+        let lake = Lake::open_as(Arc::clone(store), network, given, self.wanted).await?;
+        self.name = name_of(&lake.place());
+        self.lake = Some(lake.clone());
+        Ok(lake)
     }
 
     async fn survey(&mut self) -> Result<Option<LedgerRange>, LakeError> {
-        let known = self.range.map_or(LedgerSeq::FIRST, |range| range.last);
-        let Some(newest) = self.lake.newest(known).await? else { return Ok(None) };
-        let oldest = match self.range {
-            Some(range) if self.lake.has(range.first).await? => range.first,
-            _ => self.lake.oldest(newest).await?,
-        };
-        self.range = Some(LedgerRange { first: oldest, last: newest });
-        Ok(self.range)
+        let lake = self.open().await?;
+        let range = self.ends.survey(&lake, self.wanted).await;
+        let nothing = matches!(range, Ok(None) | Err(LakeError::NothingNear { .. }));
+        if nothing && lake.layout.is_guessed() {
+            // The first file will show how files are named.
+            self.lake = None;
+        }
+        let Some(mut range) = range? else { return Ok(None) };
+        if let Some(unfinished) = self.unfinished.filter(|file| file.contains(range.last))
+            && let Some(before) = unfinished.first.previous()
+        {
+            range.last = before;
+        }
+        Ok(Some(range))
     }
 
     async fn read_from(&mut self, from: LedgerSeq) -> Result<Fetched, LakeError> {
-        let batch = self.lake.layout.batch_of(from);
-        let ahead = self.lake.layout.ledgers_per_batch().saturating_mul(PARALLEL_FILES as u32);
-        let last = LedgerSeq(batch.first.0.saturating_add(ahead - 1));
-        let mut ledgers = Vec::new();
-        let mut stream = pin!(self.lake.read(LedgerRange { first: from, last }));
-        while let Some(item) = stream.next().await {
-            match item {
-                Ok(ledger) => ledgers.push(ledger),
-                // What came before it is good; the fault is met again, as the first, next time.
-                Err(_) if !ledgers.is_empty() => break,
-                Err(LakeError::Gap { .. }) => return Ok(Fetched::NotYet),
-                Err(error @ (LakeError::Content { .. } | LakeError::OtherLedgers { .. })) => {
-                    return self.judge(batch, error).await;
+        self.wanted = Some(from);
+        let lake = self.open().await?;
+        let newest = self.ends.newest().unwrap_or(from);
+        match self.ahead.file(&lake, from, newest).await {
+            Ok(Some(ledgers)) => {
+                self.unfinished = None;
+                if let Some(last) = ledgers.last() {
+                    self.ends.holds(last.sequence);
                 }
-                Err(error) => return Err(error),
+                Ok(Fetched::Ledgers(ledgers))
             }
+            Ok(None) => {
+                self.ends.misses(from);
+                Ok(Fetched::NotYet)
+            }
+            Err(error) if error.is_of_content() => self.judge(&lake, from, error).await,
+            Err(error) => Err(error),
         }
-        Ok(Fetched::Ledgers(ledgers))
     }
 
     /// The newest file may still be on its way; any other must be whole.
-    async fn judge(&self, batch: LedgerRange, error: LakeError) -> Result<Fetched, LakeError> {
+    async fn judge(
+        &mut self,
+        lake: &Lake,
+        from: LedgerSeq,
+        error: LakeError,
+    ) -> Result<Fetched, LakeError> {
+        self.unfinished = None;
+        let batch = lake.layout.batch_of(from);
         let Some(following) = batch.last.next() else { return Err(error) };
-        if self.lake.has(following).await? {
+        if lake.has(following).await? {
             return Err(error);
         }
         tracing::debug!(%error, "the newest file of the lake is not finished");
+        self.unfinished = Some(batch);
         Ok(Fetched::NotYet)
     }
 }
 
+fn name_of(place: &str) -> String {
+    format!("the lake {place}")
+}
+
 impl LedgerSource for LakeSource {
     fn name(&self) -> String {
-        format!("the lake {}", self.lake.store.place(""))
+        self.name.clone()
     }
 
     fn passphrase(&mut self) -> BoxFuture<'_, Result<Option<String>, SourceError>> {
-        std::future::ready(Ok(self.lake.passphrase.clone())).boxed()
+        async { Ok(self.open().await?.passphrase) }.boxed()
     }
 
     fn range(&mut self) -> BoxFuture<'_, Result<Option<LedgerRange>, SourceError>> {
@@ -80,16 +158,5 @@ impl LedgerSource for LakeSource {
 
     fn fetch(&mut self, from: LedgerSeq) -> BoxFuture<'_, Result<Fetched, SourceError>> {
         async move { Ok(self.read_from(from).await?) }.boxed()
-    }
-}
-
-impl From<LakeError> for SourceError {
-    fn from(error: LakeError) -> Self {
-        match error {
-            LakeError::WrongNetwork { .. } | LakeError::Manifest { .. } => {
-                Self::Fatal(error.to_string())
-            }
-            _ => Self::Retryable(error.to_string()),
-        }
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use futures_util::TryStreamExt;
 
 use super::*;
+use crate::domain::Network;
 use crate::source::follow::{Fetched, LedgerSource};
 use crate::source::test_data::ledgers;
 
@@ -49,9 +50,18 @@ async fn finds_both_ends_and_reads_in_order() {
     assert_eq!(lake.newest(LedgerSeq::FIRST).await.unwrap(), Some(newest));
     for known in 63_092_982..=63_092_993 {
         let probed = lake.newest_by_probing(LedgerSeq(known)).await.unwrap();
-        assert_eq!(probed, Some(newest), "from {known}");
+        assert_eq!(probed, newest, "from {known}");
     }
-    assert_eq!(lake.newest_by_probing(LedgerSeq(63_092_994)).await.unwrap(), None);
+    for next in [63_092_994, 63_093_000] {
+        assert_eq!(lake.newest_by_probing(LedgerSeq(next)).await.unwrap(), newest);
+    }
+    let error = lake.newest_by_probing(LedgerSeq(5)).await.unwrap_err().to_string();
+    assert!(error.contains("no ledger was found near 5"), "{error}");
+    assert_eq!(
+        lake.newest_until(LedgerSeq(63_092_990)).await.unwrap(),
+        Some(LedgerSeq(63_092_990))
+    );
+    assert_eq!(lake.newest_until(LedgerSeq(63_092_981)).await.unwrap(), None);
     let all: Vec<u32> = (63_092_982..=63_092_993).collect();
     assert_eq!(sequences(&lake, 63_092_982, 63_092_993).await.unwrap(), all);
     assert_eq!(sequences(&lake, 63_092_985, 63_092_986).await.unwrap(), all[3..5]);
@@ -77,9 +87,15 @@ async fn a_missing_file_is_a_gap_inside_a_range_and_patience_at_the_tip() {
     let error = sequences(&lake, 63_092_982, 63_092_993).await.unwrap_err();
     assert!(matches!(error, LakeError::Gap { ledger: LedgerSeq(63_092_988), .. }), "{error}");
 
-    let mut source = LakeSource::new(lake);
-    let before = source.fetch(LedgerSeq(63_092_986)).await.unwrap();
-    assert!(matches!(before, Fetched::Ledgers(ledgers) if ledgers.len() == 2));
+    let mut source = LakeSource::new(lake, &mainnet());
+    for sequence in [63_092_986, 63_092_987] {
+        let before = source.fetch(LedgerSeq(sequence)).await.unwrap();
+        assert!(matches!(before, Fetched::Ledgers(ledgers) if ledgers[0].sequence.0 == sequence));
+    }
+    let missing = source.fetch(LedgerSeq(63_092_988)).await.unwrap();
+    assert!(matches!(missing, Fetched::NotYet));
+    let range = source.range().await.unwrap().unwrap();
+    assert_eq!(range, LedgerRange::new(63_092_982, 63_092_993), "it is a gap");
     let tip = source.fetch(LedgerSeq(63_092_994)).await.unwrap();
     assert!(matches!(tip, Fetched::NotYet));
 }
@@ -93,7 +109,7 @@ async fn a_damaged_file_is_an_error_unless_it_is_the_newest() {
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     }
-    let mut source = LakeSource::new(lake);
+    let mut source = LakeSource::new(lake, &mainnet());
     let error = source.fetch(LedgerSeq(63_092_984)).await.unwrap_err().to_string();
     assert!(error.contains("FC3D4707--63092984.xdr.zst: it is cut off"), "{error}");
     let newest = source.fetch(LedgerSeq(63_092_993)).await.unwrap();
@@ -128,7 +144,8 @@ async fn batches_of_several_ledgers_begin_at_ledger_2() {
         fs::write(path, zstd::encode_all(&*plain, 1).unwrap()).unwrap();
     }
     assert_eq!(lake.newest(LedgerSeq::FIRST).await.unwrap(), Some(LedgerSeq(31)));
-    assert_eq!(lake.newest_by_probing(LedgerSeq(5)).await.unwrap(), Some(LedgerSeq(31)));
+    assert_eq!(lake.newest_by_probing(LedgerSeq(5)).await.unwrap(), LedgerSeq(31));
+    assert_eq!(lake.newest_until(LedgerSeq(9)).await.unwrap(), Some(LedgerSeq(9)));
     assert_eq!(lake.oldest(LedgerSeq(31)).await.unwrap(), LedgerSeq(2));
     let read: Vec<RawLedger> = lake.read(LedgerRange::new(2, 31)).try_collect().await.unwrap();
     assert!(read.iter().zip(&whole).all(|(left, right)| left.xdr == right.xdr));
@@ -139,4 +156,93 @@ async fn batches_of_several_ledgers_begin_at_ledger_2() {
     fs::copy(from, to).unwrap();
     let error = sequences(&lake, 8, 9).await.unwrap_err().to_string();
     assert!(error.contains("holds ledgers 4 to 7, but its name promises 8–11"), "{error}");
+}
+
+/// A directory with an empty file for each key.
+fn directory_of(keys: &[&str]) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for key in keys {
+        let path = root.path().join(key);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    root
+}
+
+#[tokio::test]
+async fn lists_a_directory_from_any_key_on() {
+    let keys = [
+        "FFFFFFF7--8-15/FFFFFFF5--10.xdr.zst",
+        "FFFFFFF7--8-15/FFFFFFF6--9.xdr.zst",
+        "FFFFFFF7--8-15/FFFFFFF7--8.xdr.zst",
+        "FFFFFFFF--0-7/FFFFFFFC--3.xdr.zst",
+        "FFFFFFFF--0-7/FFFFFFFD--2.xdr.zst",
+    ];
+    let root = directory_of(&keys);
+    for other in [".config.json", "notes.txt", "FFFFFFF7--8-15/FFFFFFF5--10.tmp"] {
+        fs::write(root.path().join(other), "").unwrap();
+    }
+    let store = Directory::new(root.path());
+    for (skipped, after) in std::iter::once("").chain(keys).enumerate() {
+        for most in 1..=6 {
+            let listed = store.keys_after(after, most).await.unwrap().unwrap();
+            let expected: Vec<&str> = keys.into_iter().skip(skipped).take(most).collect();
+            assert_eq!(listed, expected, "{most} after {after}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn finds_out_how_files_are_named() {
+    let given = GivenLayout {
+        ledgers_per_batch: Some(1),
+        batches_per_partition: Some(8),
+        ..GivenLayout::default()
+    };
+    for (keys, extension) in [
+        (&["FFFFFFFF--0-7/FFFFFFFD--2.xdr.zstd"][..], "zstd"),
+        (&["FFFFFFFF--0-7/FFFFFFFD--2.xdr.gz"], "gz"),
+        (&["FFFFFFFF--0-7/FFFFFFFD--2.xdr.of-mine"], "of-mine"),
+        (&["FFFFFFFF--0-7/FFFFFFFC--3.xdr.zst.part", "FFFFFFFF--0-7/FFFFFFFD--2.xdr.zst"], "zst"),
+        (&["notes.txt"], "zst"),
+    ] {
+        let root = directory_of(keys);
+        let store = Arc::new(Directory::new(root.path()));
+        let lake = Lake::open_as(store, &mainnet(), &given, None).await.unwrap();
+        let key = lake.layout().key_of(LedgerSeq(2));
+        assert_eq!(key, format!("FFFFFFFF--0-7/FFFFFFFD--2.xdr.{extension}"));
+    }
+    let root = directory_of(&["FFFFFFFF--0-7/FFFFFFFD--2.xdr.zst"]);
+    let store: Arc<dyn ObjectStore> = Arc::new(Directory::new(root.path()));
+    let half = GivenLayout { ledgers_per_batch: Some(1), ..GivenLayout::default() };
+    let error = Lake::open_as(store, &mainnet(), &half, None).await.err().unwrap().to_string();
+    assert!(error.contains("give ledgers_per_batch and batches_per_partition"), "{error}");
+}
+
+#[tokio::test]
+async fn the_youngest_reset_with_a_manifest_is_opened() {
+    let root = directory_of(&["2026-01-01/notes.txt", "latest/.config.json", "2024-12-31/a"]);
+    let manifest = |passphrase: &str| {
+        format!(
+            r#"{{"networkPassphrase":"{passphrase}","ledgersPerBatch":1,"batchesPerPartition":8}}"#
+        )
+    };
+    for date in ["2024-12-31", "2025-08-14"] {
+        fs::create_dir_all(root.path().join(date)).unwrap();
+        fs::write(root.path().join(date).join(".config.json"), manifest("it")).unwrap();
+    }
+    let lake = open(root.path(), &Network::from_passphrase("it")).await.unwrap();
+    assert!(lake.place().ends_with("/2025-08-14"), "{}", lake.place());
+    lake.check_for_reset().await.unwrap();
+    fs::write(root.path().join("2026-01-01/.config.json"), manifest("it")).unwrap();
+    let error = lake.check_for_reset().await.unwrap_err();
+    assert!(error.to_string().contains("/2026-01-01, and begin anew"), "{error}");
+    assert!(matches!(
+        crate::source::follow::SourceError::from(error),
+        crate::source::follow::SourceError::Fatal(_)
+    ));
+    // A manifest at the root leaves no choice.
+    fs::write(root.path().join(".config.json"), manifest("it")).unwrap();
+    let lake = open(root.path(), &Network::from_passphrase("it")).await.unwrap();
+    assert_eq!(lake.place(), root.path().display().to_string());
 }

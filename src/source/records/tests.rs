@@ -2,20 +2,8 @@ use std::io::Write;
 
 use super::*;
 
-/// An empty ledger of the oldest form, enough of it to carry a sequence number.
 fn ledger(sequence: u32) -> Vec<u8> {
-    use stellar_xdr::{
-        LedgerCloseMetaV0, LedgerHeader, LedgerHeaderHistoryEntry, TransactionSet, WriteXdr,
-    };
-    let header = LedgerHeader { ledger_seq: sequence, ..Default::default() };
-    let meta = LedgerCloseMeta::V0(LedgerCloseMetaV0 {
-        ledger_header: LedgerHeaderHistoryEntry { header, ..Default::default() },
-        tx_set: TransactionSet::default(),
-        tx_processing: Default::default(),
-        upgrades_processing: Default::default(),
-        scp_info: Default::default(),
-    });
-    meta.to_xdr(Limits::none()).unwrap()
+    made::ledger(sequence, 0)
 }
 
 fn framed(sequences: &[u32]) -> Vec<u8> {
@@ -29,12 +17,7 @@ fn framed(sequences: &[u32]) -> Vec<u8> {
 }
 
 fn batch(first: u32, last: u32, sequences: &[u32]) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [first, last, sequences.len() as u32] {
-        file.extend(word.to_be_bytes());
-    }
-    sequences.iter().for_each(|sequence| file.extend(ledger(*sequence)));
-    file
+    made::batch(first, last, sequences.iter().map(|sequence| ledger(*sequence)))
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -151,7 +134,7 @@ fn a_false_length_reserves_no_memory() {
     assert!(matches!(read(file), Err(RecordError::Truncated { offset: 0 })));
     let mut file = (LAST_FRAGMENT | (LONGEST_LEDGER as u32 + 1)).to_be_bytes().to_vec();
     file.extend([0; 64]);
-    assert!(matches!(read(file), Err(RecordError::TooLong { offset: 0 })));
+    assert!(matches!(read(file), Err(RecordError::TooLong { offset: 0, .. })));
 }
 
 #[test]
@@ -159,5 +142,5 @@ fn a_decompression_bomb_ends_at_the_cap() {
     let zeros = std::io::repeat(0).take(LONGEST_LEDGER + 2);
     let bomb = zstd::encode_all(zeros, 1).unwrap();
     assert!(bomb.len() < 1 << 20);
-    assert!(matches!(read(bomb), Err(RecordError::TooLong { offset: 0 })));
+    assert!(matches!(read(bomb), Err(RecordError::TooLong { offset: 0, .. })));
 }

@@ -1,0 +1,178 @@
+//! Opens a lake: finds its manifest or takes the layout from the settings, chooses among the
+//! directories of a network that is reset from time to time, and finds out how its files are named.
+
+use std::sync::Arc;
+
+use super::{Lake, LakeError, Layout, Manifest, ObjectStore, layout};
+use crate::domain::{LedgerSeq, Network};
+
+/// What a lake without a manifest does not say of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GivenLayout {
+    /// Ledgers in one file.
+    pub ledgers_per_batch: Option<u32>,
+    /// Files in one directory; 1 puts all files at the root.
+    pub batches_per_partition: Option<u32>,
+    /// What follows `.xdr.` in the names of files; found out when it is not given.
+    pub extension: Option<String>,
+}
+
+/// Extensions in use, the newest first: `zst` today, `zstd` and `gz` in older lakes.
+const EXTENSIONS: [&str; 3] = ["zst", "zstd", "gz"];
+/// Keys that are looked at to find the extension: some may be of files that are still being written.
+const KEYS_FOR_EXTENSION: usize = 16;
+/// Directories of resets that are looked into for a manifest, the youngest first.
+const MOST_RESETS: usize = 8;
+
+/// A directory that was chosen among several, one for each reset of the network.
+#[derive(Clone)]
+pub(super) struct ResetDirectory {
+    parent: Arc<dyn ObjectStore>,
+    name: String,
+}
+
+impl Lake {
+    /// Opens the lake in `store`: reads the manifest and refuses a lake of another network.
+    pub async fn open(store: Arc<dyn ObjectStore>, network: &Network) -> Result<Self, LakeError> {
+        Self::open_as(store, network, &GivenLayout::default(), None).await
+    }
+
+    /// The same for a lake whose layout is `given`, as far as its manifest does not say it. Where the
+    /// store cannot list, files near ledger `near` show how they are named.
+    pub async fn open_as(
+        store: Arc<dyn ObjectStore>,
+        network: &Network,
+        given: &GivenLayout,
+        near: Option<LedgerSeq>,
+    ) -> Result<Self, LakeError> {
+        let (store, manifest, reset_directory) = find_manifest(store, given).await?;
+        let place = store.place(Manifest::FILE_NAME);
+        manifest.check_network(&place, network)?;
+        let layout = Layout::new(&manifest);
+        let extension = match &given.extension {
+            Some(extension) => Some(extension.clone()),
+            None => find_extension(&*store, &layout, near).await?,
+        };
+        let layout = layout.with_extension(extension);
+        Ok(Self { store, layout, passphrase: manifest.network_passphrase, reset_directory })
+    }
+
+    /// Refuses to go on when a younger directory has a manifest: the network was reset.
+    pub(super) async fn check_for_reset(&self) -> Result<(), LakeError> {
+        let Some(ResetDirectory { parent, name }) = &self.reset_directory else { return Ok(()) };
+        match youngest_reset(&**parent).await? {
+            Some((younger, _)) if younger > *name => {
+                Err(LakeError::Reset { place: self.place(), newer: parent.place(&younger) })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+type Found = (Arc<dyn ObjectStore>, Manifest, Option<ResetDirectory>);
+
+/// The manifest at the root, that of the settings, or that of the youngest reset.
+async fn find_manifest(
+    store: Arc<dyn ObjectStore>,
+    given: &GivenLayout,
+) -> Result<Found, LakeError> {
+    let place = store.place(Manifest::FILE_NAME);
+    // Where a missing key is answered like a forbidden one, a lake without a manifest looks closed.
+    let (found, refusal) = match store.get(Manifest::FILE_NAME).await {
+        Ok(text) => (text, None),
+        Err(refusal @ LakeError::Refused { .. }) => (None, Some(refusal)),
+        Err(error) => return Err(error),
+    };
+    if let Some(text) = found {
+        let manifest = Manifest::parse(&place, &text)?;
+        manifest.check_layout(&place, given)?;
+        return Ok((store, manifest, None));
+    }
+    if let Some(manifest) = Manifest::given(&store.place(""), given)? {
+        return Ok((store, manifest, None));
+    }
+    let no_manifest = |hint| LakeError::NoManifest { place: store.place(""), hint };
+    match store.directories().await {
+        Err(LakeError::Refused { .. }) if refusal.is_some() => {}
+        Err(error) => return Err(error),
+        Ok(None) => {
+            let hint = "; if there is one directory for each reset of the network, give the address \
+                        of the youngest, because this server cannot be listed";
+            return Err(refusal.unwrap_or_else(|| no_manifest(hint)));
+        }
+        Ok(Some(_)) => {
+            if let Some((name, manifest)) = youngest_reset(&*store).await? {
+                let below = store.below(&name);
+                return Ok((below, manifest, Some(ResetDirectory { parent: store, name })));
+            }
+        }
+    }
+    let hint = ", nor a directory named as a date that has one; if it is one nevertheless, give \
+                ledgers_per_batch and batches_per_partition";
+    Err(refusal.unwrap_or_else(|| no_manifest(hint)))
+}
+
+/// The youngest directory that is named as a date and has a manifest; none where none is found.
+async fn youngest_reset(store: &dyn ObjectStore) -> Result<Option<(String, Manifest)>, LakeError> {
+    let Some(mut names) = store.directories().await? else { return Ok(None) };
+    names.retain(|name| is_date(name));
+    names.sort_unstable();
+    for name in names.into_iter().rev().take(MOST_RESETS) {
+        let key = format!("{name}/{}", Manifest::FILE_NAME);
+        if let Some(text) = store.get(&key).await? {
+            return Ok(Some((name, Manifest::parse(&store.place(&key), &text)?)));
+        }
+    }
+    Ok(None)
+}
+
+/// `YYYY-MM-DD`, which sorts by age.
+fn is_date(name: &str) -> bool {
+    let shape = |(at, c): (usize, u8)| match at {
+        4 | 7 => c == b'-',
+        _ => c.is_ascii_digit(),
+    };
+    name.len() == 10 && name.bytes().enumerate().all(shape)
+}
+
+/// What follows `.xdr.` in the names of files: as in a listed key, else as in the first key that is
+/// found by trying. None when there is nothing to see.
+async fn find_extension(
+    store: &dyn ObjectStore,
+    layout: &Layout,
+    near: Option<LedgerSeq>,
+) -> Result<Option<String>, LakeError> {
+    if let Some(keys) = store.keys_after("", KEYS_FOR_EXTENSION).await? {
+        let extensions = keys.iter().filter_map(|key| layout::extension_of(key));
+        // A file that is still being written may have another for a while.
+        let known = extensions.clone().find(|extension| EXTENSIONS.contains(extension));
+        return Ok(known.or(extensions.clone().next()).map(str::to_owned));
+    }
+    let before = near.and_then(LedgerSeq::previous);
+    let mut refusal = None;
+    for ledger in [near, before, Some(LedgerSeq::FIRST)].into_iter().flatten() {
+        for extension in EXTENSIONS {
+            let key = layout.clone().with_extension(Some(extension.to_owned())).key_of(ledger);
+            match store.exists(&key).await {
+                Ok(true) => return Ok(Some(extension.to_owned())),
+                Ok(false) => {}
+                Err(error @ LakeError::Refused { .. }) => refusal = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    refusal.map_or(Ok(None), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_dates() {
+        assert!(is_date("2025-08-14"));
+        for name in ["2025-8-14", "2025-08-144", "latest", "FC3E15FF--", "2025/08/14", ""] {
+            assert!(!is_date(name), "{name}");
+        }
+    }
+}
