@@ -47,6 +47,8 @@ pub enum Delivery {
     Whole,
     /// The length is announced, and the connection closed after this many bytes of the body.
     CutAfter(usize),
+    /// This length is announced, and the connection closed after the body.
+    Announced(usize),
     /// So many bytes at a time, with a pause after each.
     Slowly(usize, Duration),
     /// Nothing at all is answered, and the connection stays open.
@@ -192,7 +194,8 @@ impl Shared {
         while let Some(question) = read_question(&mut reader)? {
             self.questions.lock().unwrap().push(question.clone());
             let reply = (self.script)(&question);
-            let goes_on = deliver(&mut stream, &mut reader, &reply)?;
+            let body = if question.method == "HEAD" { &[][..] } else { &*reply.body };
+            let goes_on = deliver(&mut stream, &mut reader, &reply, body)?;
             if !goes_on {
                 stream.shutdown(Shutdown::Both)?;
                 break;
@@ -228,17 +231,22 @@ fn read_question(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Qu
     Ok(Some(question))
 }
 
-/// Returns whether the connection can be used again.
+/// Sends `body`, that of the reply or none of it. Returns whether the connection can be used again.
 fn deliver(
     stream: &mut TcpStream,
     reader: &mut BufReader<TcpStream>,
     reply: &Reply,
+    body: &[u8],
 ) -> std::io::Result<bool> {
     let mut head = format!("HTTP/1.1 {} As Told\r\n", reply.status);
     for (name, value) in &reply.headers {
         head += &format!("{name}: {value}\r\n");
     }
-    head += &format!("content-length: {}\r\n\r\n", reply.body.len());
+    let announced = match reply.delivery {
+        Delivery::Announced(length) => length,
+        _ => reply.body.len(),
+    };
+    head += &format!("content-length: {announced}\r\n\r\n");
     match reply.delivery {
         Delivery::Refused => return Ok(false),
         Delivery::Never => return wait_for_end(reader),
@@ -248,16 +256,21 @@ fn deliver(
         }
         Delivery::Whole => {
             stream.write_all(head.as_bytes())?;
-            stream.write_all(&reply.body)?;
+            stream.write_all(body)?;
         }
         Delivery::CutAfter(bytes) => {
             stream.write_all(head.as_bytes())?;
-            stream.write_all(&reply.body[..bytes.min(reply.body.len())])?;
+            stream.write_all(&body[..bytes.min(body.len())])?;
+            return Ok(false);
+        }
+        Delivery::Announced(_) => {
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(body)?;
             return Ok(false);
         }
         Delivery::Slowly(bytes, pause) => {
             stream.write_all(head.as_bytes())?;
-            for piece in reply.body.chunks(bytes) {
+            for piece in body.chunks(bytes) {
                 stream.write_all(piece)?;
                 // The pause is what is being told, not a wait for something.
                 thread::sleep(pause);

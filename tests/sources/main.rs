@@ -7,10 +7,14 @@ mod common {
     pub mod contents;
     pub mod data;
     pub mod following;
+    pub mod lake_server;
     pub mod provider;
+    pub mod s3;
     pub mod size;
     pub mod upstream;
 }
 
+mod lake;
+mod lake_in_s3;
 mod outage;
 mod rpc;

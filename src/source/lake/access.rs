@@ -46,11 +46,12 @@ impl Access {
         known.last = Some((key.to_owned(), Instant::now()));
     }
 
-    /// What a 403 for `key` means.
+    /// What a 403 for `key` means, an empty one for the listing. What was read a moment ago vouches
+    /// for keys, but not for the listing, whose refusal is remembered for longer.
     pub fn meaning_for(&self, key: &str) -> Meaning {
         let known = self.known.lock();
         let last = known.last.as_ref().filter(|(last, _)| last != key);
-        if last.is_some_and(|(_, at)| at.elapsed() < VOUCHES_FOR) {
+        if !key.is_empty() && last.is_some_and(|(_, at)| at.elapsed() < VOUCHES_FOR) {
             return Meaning::Missing;
         }
         let witness = match last {
@@ -73,6 +74,7 @@ mod tests {
         assert_eq!(access.meaning_for("a"), Meaning::Ask(manifest.to_owned()));
         access.readable("b");
         assert_eq!(access.meaning_for("a"), Meaning::Missing);
+        assert_eq!(access.meaning_for(""), Meaning::Ask("b".to_owned()), "it is the listing");
         tokio::time::advance(VOUCHES_FOR).await;
         assert_eq!(access.meaning_for("a"), Meaning::Ask("b".to_owned()));
         assert_eq!(access.meaning_for("b"), Meaning::Ask(manifest.to_owned()), "not for itself");

@@ -1,0 +1,200 @@
+//! An S3-compatible server (s3s on a directory) with a lake in one of its buckets, and a provider in
+//! front of it that passes questions on, or answers as a script says.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use orrery::source::http::Timeouts;
+use orrery::source::lake::{AccessKey, LakeSettings, S3Credentials};
+use reqwest::blocking::Client;
+use reqwest::redirect::Policy;
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::auth::SimpleAuth;
+use s3s::service::S3ServiceBuilder;
+use s3s::{S3Result, s3_error};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+use super::chain::Chain;
+use super::lake_server::{file, key, manifest};
+use super::provider::{Provider, Question, Reply};
+
+/// The bucket.
+pub const BUCKET: &str = "ledgers";
+/// The only key that the server knows.
+pub const KEY_ID: &str = "AKIDOFTHETESTS";
+/// Its secret half.
+pub const SECRET: &str = "the-secret-that-nobody-may-see";
+
+/// Who may do what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// Everybody everything.
+    Open,
+    /// The owner of the key everything, and nobody else anything.
+    Closed,
+    /// Everybody may read, and nobody list.
+    NoListing,
+}
+
+/// What goes over the wire instead of an honest answer.
+type Fault = dyn Fn(&Question, &dyn Fn() -> Reply) -> Reply + Send + Sync;
+
+/// A running server. It stops when this is dropped.
+pub struct S3Server {
+    root: TempDir,
+    provider: Provider,
+    fault: Arc<Mutex<Option<Arc<Fault>>>>,
+    _runtime: Runtime,
+}
+
+impl S3Server {
+    /// An empty bucket.
+    pub fn start(rights: Rights) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join(BUCKET)).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let behind = serve(&runtime, root.path().to_owned(), rights);
+        let fault: Arc<Mutex<Option<Arc<Fault>>>> = Arc::default();
+        let client = Client::builder().redirect(Policy::none()).no_gzip().build().unwrap();
+        let provider = Provider::start({
+            let fault = Arc::clone(&fault);
+            move |question| {
+                let honest = || pass_on(&client, behind, question);
+                let fault = fault.lock().unwrap().clone();
+                match fault {
+                    Some(fault) => fault(question, &honest),
+                    None => honest(),
+                }
+            }
+        });
+        Self { root, provider, fault, _runtime: runtime }
+    }
+
+    /// Settings for the lake below a prefix, without credentials.
+    pub fn anonymous(&self, prefix: &str) -> LakeSettings {
+        let mut settings = LakeSettings::at(format!("s3://{BUCKET}/{prefix}"));
+        settings.endpoint = Some(self.provider.url("/"));
+        settings.credentials = S3Credentials::Anonymous;
+        settings.timeouts = Timeouts { idle: Duration::from_millis(500), ..Timeouts::default() };
+        settings
+    }
+
+    /// The same with the key.
+    pub fn signed(&self, prefix: &str, secret: &str) -> LakeSettings {
+        let mut settings = self.anonymous(prefix);
+        settings.credentials = S3Credentials::Key(AccessKey {
+            id: KEY_ID.to_owned(),
+            secret: secret.to_owned(),
+            session_token: None,
+        });
+        settings
+    }
+
+    /// From now on, `fault` makes the answers, and may ask for the honest ones.
+    pub fn misbehaves(
+        &self,
+        fault: impl Fn(&Question, &dyn Fn() -> Reply) -> Reply + Send + Sync + 'static,
+    ) {
+        *self.fault.lock().unwrap() = Some(Arc::new(fault));
+    }
+
+    /// From now on, all answers are honest.
+    pub fn heals(&self) {
+        *self.fault.lock().unwrap() = None;
+    }
+
+    /// Everything that was asked so far.
+    pub fn questions(&self) -> Vec<Question> {
+        self.provider.questions()
+    }
+
+    /// Writes the manifest of a lake below `prefix`.
+    pub fn has_manifest(&self, prefix: &str, chain: &Chain) {
+        self.put(
+            &format!("{prefix}/.config.json"),
+            manifest(chain.network.passphrase()).as_bytes(),
+        );
+    }
+
+    /// Writes the files of ledgers `first` to `last` below `prefix`, one after the other.
+    pub fn closes(&self, prefix: &str, chain: &Chain, first: u32, last: u32) {
+        for ledger in first..=last {
+            let bytes = file(ledger, &chain.ledger(ledger).xdr);
+            self.put(&format!("{prefix}/{}", key(ledger, "zst")), &bytes);
+        }
+    }
+
+    /// Writes an object at once, as an upload does.
+    fn put(&self, key: &str, bytes: &[u8]) {
+        let path = self.root.path().join(BUCKET).join(key);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let partly = self.root.path().join("partly");
+        fs::write(&partly, bytes).unwrap();
+        fs::rename(partly, path).unwrap();
+    }
+}
+
+/// Serves a directory of buckets on a free port.
+fn serve(runtime: &Runtime, root: PathBuf, rights: Rights) -> SocketAddr {
+    let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(root).unwrap());
+    if rights != Rights::Open {
+        builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
+    }
+    if rights == Rights::NoListing {
+        builder.set_access(NoListing);
+    }
+    let service = builder.build();
+    let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0))).unwrap();
+    let address = listener.local_addr().unwrap();
+    runtime.spawn(async move {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            let service = service.clone();
+            tokio::spawn(async move {
+                let http = hyper::server::conn::http1::Builder::new();
+                // A client may leave at any time.
+                let _ = http.serve_connection(TokioIo::new(socket), service).await;
+            });
+        }
+    });
+    address
+}
+
+struct NoListing;
+
+#[async_trait::async_trait]
+impl S3Access for NoListing {
+    async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        match context.s3_op().name() {
+            "GetObject" | "HeadObject" => Ok(()),
+            other => Err(s3_error!(AccessDenied, "{other} is not allowed")),
+        }
+    }
+}
+
+/// Asks the server behind; the host stays that which was signed.
+fn pass_on(client: &Client, behind: SocketAddr, question: &Question) -> Reply {
+    let method = question.method.parse().unwrap();
+    let mut request = client.request(method, format!("http://{behind}{}", question.target));
+    for (name, value) in &question.headers {
+        request = request.header(name, value);
+    }
+    let response = request.send().unwrap();
+    let mut reply = Reply::status(response.status().as_u16());
+    let region = response.headers().get("x-amz-bucket-region").cloned();
+    reply.body = response.bytes().unwrap().to_vec();
+    match region {
+        Some(region) => reply.header("x-amz-bucket-region", region.to_str().unwrap()),
+        None => reply,
+    }
+}

@@ -1,0 +1,404 @@
+//! A lake behind a plain HTTP server that fails in every way that was thought of, while it is followed.
+
+use std::time::{Duration, Instant};
+
+use orrery::domain::LedgerSeq;
+use orrery::source::follow::Patience;
+use orrery::source::lake::{GivenLayout, LakeSettings, LakeSource};
+use orrery::store::Store;
+use tempfile::TempDir;
+
+use crate::common::chain::{self, Chain, FOREIGN, FORK, MAIN};
+use crate::common::contents::Contents;
+use crate::common::following::{Following, INGESTION, RECOVERY, SOURCE, open_store};
+use crate::common::lake_server::{Asked, LakeServer, file};
+use crate::common::provider::{Delivery, Reply};
+use crate::common::size;
+
+/// Long enough for anything that is not measured.
+const SOON: Duration = Duration::from_secs(60);
+
+struct Scene {
+    lake: LakeServer,
+    store: std::sync::Arc<Store>,
+    _directory: TempDir,
+}
+
+impl Scene {
+    /// A lake with ledgers of a chain up to `latest`, and an empty store.
+    fn new(chain: &'static Chain, latest: u32) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open_store(directory.path(), &chain.network);
+        Self { lake: LakeServer::start(chain, latest), store, _directory: directory }
+    }
+
+    /// The same, with everything up to `latest` stored and still followed.
+    fn followed(latest: u32) -> (Self, Following) {
+        let scene = Self::new(&MAIN, latest);
+        let following = scene.follow();
+        following.wait_until_stored(latest, SOON);
+        (scene, following)
+    }
+
+    /// Follows from what is stored on, or from the first ledger of the chain.
+    fn follow(&self) -> Following {
+        let next = self.store.status().latest().map_or(2, |latest| latest.0 + 1);
+        Following::start(&self.store, self.lake.source(next), Some(next))
+    }
+
+    /// Asserts that exactly the chain is stored, without anything that is wrong or missing.
+    fn assert_holds(&self, chain: &Chain) {
+        let contents = Contents::of(&self.store);
+        assert_eq!(contents.len(), chain.ledgers.len());
+        contents.assert_beginning_of(&chain.whole, LedgerSeq(chain.first()));
+    }
+}
+
+/// Something that goes wrong for a while.
+struct Trouble {
+    name: &'static str,
+    /// What health says meanwhile.
+    words: &'static str,
+    /// The newest ledger that may be stored meanwhile.
+    passes: u32,
+    fault: fn(&Asked, Reply) -> Reply,
+}
+
+/// A trouble with everything.
+const fn trouble(
+    name: &'static str,
+    words: &'static str,
+    fault: fn(&Asked, Reply) -> Reply,
+) -> Trouble {
+    Trouble { name, words, passes: 20, fault }
+}
+
+/// A trouble with ledger 25.
+const fn bad_file(
+    name: &'static str,
+    words: &'static str,
+    fault: fn(&Asked, Reply) -> Reply,
+) -> Trouble {
+    Trouble { name, words, passes: 24, fault }
+}
+
+/// Follows up to ledger 20, lets trouble come and the network go on, and sees it heal.
+fn survives(trouble: &Trouble) {
+    let (scene, following) = Scene::followed(20);
+    scene.lake.misbehaves(trouble.fault);
+    scene.lake.closes(40);
+    following.wait_until_down(SOURCE, trouble.words);
+    assert!(following.latest() <= trouble.passes, "{}: {}", trouble.name, following.latest());
+    scene.lake.heals();
+    let healed = Instant::now();
+    following.wait_until_stored(40, RECOVERY);
+    println!("{}: recovered after {:?}", trouble.name, healed.elapsed());
+    following.stop().unwrap();
+    scene.assert_holds(&MAIN);
+}
+
+/// The answer, or another for the file of ledger 25.
+fn in_place_of_25(asked: &Asked, honest: Reply, other: impl FnOnce(Reply) -> Reply) -> Reply {
+    if asked.ledger == Some(25) { other(honest) } else { honest }
+}
+
+/// The same with another body, which is announced as it is.
+fn body_of_25(asked: &Asked, honest: Reply, other: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Reply {
+    in_place_of_25(asked, honest, |honest| Reply { body: other(honest.body), ..honest })
+}
+
+#[test]
+fn every_failure_of_http_is_told_and_overcome() {
+    for trouble in [
+        trouble("closes connections", "cannot read http://127.0.0.1", |_, honest| {
+            honest.delivered(Delivery::Refused)
+        }),
+        trouble("hangs", "no answer in time", |_, honest| honest.delivered(Delivery::Never)),
+        trouble("half-closes", "cannot read http://127.0.0.1", |_, honest| {
+            honest.delivered(Delivery::HalfClosed)
+        }),
+        trouble("500", "the server answers 500 Internal Server Error", |_, _| Reply::status(500)),
+        trouble("503", "503 Service Unavailable", |_, _| {
+            Reply::status(503).header("retry-after", "1")
+        }),
+        trouble("429", "429 Too Many Requests", |_, _| {
+            Reply::status(429).header("retry-after", "2")
+        }),
+        trouble("401", "may not be read: the server answers 401", |_, _| Reply::status(401)),
+        trouble("403 everywhere", "may not be read: the server answers 403", |_, _| {
+            Reply::status(403)
+        }),
+        trouble("another place", "points to http://elsewhere.example/lake", |_, _| {
+            Reply::status(302).header("location", "http://elsewhere.example/lake?token=secret")
+        }),
+        trouble("a page for people", "cannot take ledgers from", |_, honest| match honest.status {
+            404 => Reply { status: 200, ..Reply::status(200) },
+            _ => Reply::status(200),
+        }),
+    ] {
+        survives(&trouble);
+    }
+}
+
+/// With everyday patience and the documented settings. Small: one failure, for a moment; full: four,
+/// each for half a minute, after which the waits are the longest.
+#[test]
+fn what_heals_is_noticed_within_ten_seconds() {
+    let failures = [
+        ("503 Service Unavailable", Reply::status(503)),
+        ("no answer in time", Reply::status(200).delivered(Delivery::Never)),
+        ("may not be read", Reply::status(403)),
+        ("the connection broke", Reply::status(200).delivered(Delivery::HalfClosed)),
+    ];
+    let count = size::choose(1, failures.len() as u64) as usize;
+    let outage = Duration::from_secs(size::choose(0, 30));
+    for (words, reply) in failures.into_iter().take(count) {
+        let scene = Scene::new(&MAIN, 20);
+        let settings = LakeSettings::at(scene.lake.settings().address);
+        let source = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
+        let following = Following::start_with(&scene.store, source, Some(2), Patience::default());
+        following.wait_until_stored(20, SOON);
+        scene.lake.misbehaves(move |_, _| reply.clone());
+        let begin = Instant::now();
+        scene.lake.closes(40);
+        following.wait("the outage is over", SOON, |following| {
+            let told = following.down(SOURCE).is_some_and(|reason| reason.contains(words));
+            told && begin.elapsed() >= outage
+        });
+        scene.lake.heals();
+        let healed = Instant::now();
+        following.wait_until_stored(40, RECOVERY);
+        println!("{words}: noticed after {:?}", healed.elapsed());
+        following.stop().unwrap();
+        scene.assert_holds(&MAIN);
+    }
+}
+
+#[test]
+fn every_damaged_file_is_told_and_overcome() {
+    for trouble in [
+        bad_file("breaks off", "cannot read http", |asked, honest| {
+            in_place_of_25(asked, honest, |honest| {
+                let half = honest.body.len() / 2;
+                honest.delivered(Delivery::CutAfter(half))
+            })
+        }),
+        bad_file("is cut off", "25.xdr.zst: it is cut off", |asked, honest| {
+            body_of_25(asked, honest, |body| body[..body.len() / 2].to_vec())
+        }),
+        bad_file("is flipped", "25.xdr.zst: it cannot be read past byte", |asked, honest| {
+            body_of_25(asked, honest, |mut body| {
+                let middle = body.len() / 2;
+                body[middle..middle + 8].iter_mut().for_each(|byte| *byte ^= 0x55);
+                body
+            })
+        }),
+        bad_file("is a bomb", "longer than 64 MiB", |asked, honest| {
+            body_of_25(asked, honest, |_| file(25, &vec![0; (64 << 20) + 1]))
+        }),
+        bad_file("is empty", "25.xdr.zst: it is empty", |asked, honest| {
+            body_of_25(asked, honest, |_| Vec::new())
+        }),
+        bad_file("is too long", "is more than 128 MiB", |asked, honest| {
+            in_place_of_25(asked, honest, |honest| {
+                let delivery = Delivery::Announced(129 << 20);
+                honest.delivered(delivery)
+            })
+        }),
+        bad_file(
+            "is repeated",
+            "holds ledgers 24 to 24, but its name promises 25",
+            |asked, honest| body_of_25(asked, honest, |_| file(24, &MAIN.ledger(24).xdr)),
+        ),
+        bad_file("is misnamed", "announces ledger 25 and holds 24", |asked, honest| {
+            body_of_25(asked, honest, |_| file(25, &MAIN.ledger(24).xdr))
+        }),
+        bad_file("is left out", "has ledger 40 but not ledger 25", |asked, honest| {
+            in_place_of_25(asked, honest, |_| Reply::status(404))
+        }),
+    ] {
+        survives(&trouble);
+    }
+}
+
+/// What is wrong inside a ledger is found by whoever stores it, and ends the ingestion.
+#[test]
+fn a_ledger_of_another_chain_is_never_stored() {
+    let forked: fn(&Asked, Reply) -> Reply = |asked, honest| match asked.ledger {
+        Some(ledger) if ledger >= 25 && honest.status == 200 => {
+            Reply { body: file(ledger, &FORK.ledger(ledger).xdr), ..honest }
+        }
+        _ => honest,
+    };
+    let garbled: fn(&Asked, Reply) -> Reply = |asked, honest| {
+        body_of_25(asked, honest, |_| {
+            let mut xdr = MAIN.ledger(25).xdr.clone();
+            let end = xdr.len() - 8;
+            xdr[end..].fill(0x55);
+            file(25, &xdr)
+        })
+    };
+    let foreign: fn(&Asked, Reply) -> Reply = |asked, honest| match asked.ledger {
+        Some(ledger) if ledger >= 25 && honest.status == 200 => {
+            Reply { body: file(ledger, &FOREIGN.ledger(ledger).xdr), ..honest }
+        }
+        _ => honest,
+    };
+    for (words, fault) in [
+        ("ledger 25 links to", forked),
+        ("belongs to another network", foreign),
+        ("ledger 25 cannot be decoded", garbled),
+    ] {
+        let (scene, following) = Scene::followed(20);
+        scene.lake.misbehaves(fault);
+        scene.lake.closes(40);
+        following.wait_until_down(INGESTION, words);
+        assert_eq!(following.latest(), 24);
+        following.stop().unwrap_err();
+        scene.lake.heals();
+        let following = scene.follow();
+        following.wait_until_stored(40, RECOVERY);
+        following.stop().unwrap();
+        scene.assert_holds(&MAIN);
+    }
+}
+
+#[test]
+fn a_manifest_of_another_network_is_refused_by_name() {
+    let scene = Scene::new(&MAIN, 20);
+    scene.lake.says_passphrase(FOREIGN.network.passphrase());
+    let following = scene.follow();
+    following.wait_until_down(SOURCE, "of the network \"Elsewhere ; May 2026\", not of local");
+    let (followed, stored) = following.end();
+    assert!(followed.unwrap_err().to_string().contains("not of local"));
+    stored.unwrap();
+    assert_eq!(scene.store.status().latest(), None);
+
+    scene.lake.says_passphrase(MAIN.network.passphrase());
+    scene.lake.closes(40);
+    let following = scene.follow();
+    following.wait_until_stored(40, SOON);
+    following.stop().unwrap();
+    scene.assert_holds(&MAIN);
+}
+
+#[test]
+fn a_lake_that_lags_is_waited_for() {
+    let (scene, following) = Scene::followed(20);
+    let before = scene.lake.questions().len();
+    following
+        .wait("the tip was asked for often", SOON, |_| scene.lake.questions().len() > before + 100);
+    assert_eq!((following.latest(), following.down(SOURCE)), (20, None));
+    let asked = scene.lake.questions();
+    let polls = asked[before..].iter().filter(|question| question.method == "GET").count();
+    assert!(polls * 2 > asked.len() - before, "few questions beside those for the next file");
+    scene.lake.closes(40);
+    following.wait_until_stored(40, RECOVERY);
+    following.stop().unwrap();
+    scene.assert_holds(&MAIN);
+}
+
+#[test]
+fn the_newest_file_may_be_half_written() {
+    let (scene, following) = Scene::followed(20);
+    scene.lake.misbehaves(|asked, honest| match asked.ledger {
+        Some(21) => {
+            let half = honest.body.len() / 2;
+            Reply { body: honest.body[..half].to_vec(), ..honest }
+        }
+        _ => honest,
+    });
+    scene.lake.closes(21);
+    let before = scene.lake.questions().len();
+    following.wait("the file was asked for often", SOON, |_| {
+        scene.lake.questions().len() > before + 100
+    });
+    assert_eq!((following.latest(), following.down(SOURCE)), (20, None));
+    scene.lake.heals();
+    following.wait_until_stored(21, RECOVERY);
+    scene.lake.closes(40);
+    following.wait_until_stored(40, RECOVERY);
+    following.stop().unwrap();
+    scene.assert_holds(&MAIN);
+}
+
+/// As S3 does for whoever may not list.
+fn forbidden_for_missing(_: &Asked, honest: Reply) -> Reply {
+    if honest.status == 404 { Reply::status(403) } else { honest }
+}
+
+#[test]
+fn forbidden_may_mean_missing() {
+    let scene = Scene::new(&MAIN, 20);
+    scene.lake.misbehaves(forbidden_for_missing);
+    let following = scene.follow();
+    following.wait_until_stored(20, SOON);
+    let before = scene.lake.questions().len();
+    following
+        .wait("the tip was asked for often", SOON, |_| scene.lake.questions().len() > before + 100);
+    assert_eq!(following.down(SOURCE), None);
+    scene.lake.misbehaves(|_, _| Reply::status(403));
+    following.wait_until_down(SOURCE, "may not be read");
+    scene.lake.misbehaves(forbidden_for_missing);
+    scene.lake.closes(40);
+    following.wait_until_stored(40, RECOVERY);
+    following.stop().unwrap();
+    scene.assert_holds(&MAIN);
+}
+
+#[test]
+fn a_server_without_head_is_asked_for_first_bytes() {
+    for status in [405, 501] {
+        let scene = Scene::new(&MAIN, 20);
+        scene.lake.misbehaves(move |asked, honest| match &*asked.method {
+            "HEAD" => Reply::status(status),
+            _ => honest,
+        });
+        let following = scene.follow();
+        following.wait_until_stored(20, SOON);
+        scene.lake.closes(40);
+        following.wait_until_stored(40, SOON);
+        following.stop().unwrap();
+        scene.assert_holds(&MAIN);
+        let asked = scene.lake.questions();
+        assert_eq!(asked.iter().filter(|question| question.method == "HEAD").count(), 1);
+    }
+}
+
+#[test]
+fn an_old_lake_without_a_manifest_is_read_with_settings() {
+    for extension in ["zst", "zstd", "gz"] {
+        let scene = Scene::new(&MAIN, 40);
+        scene.lake.is_old(extension);
+        let mut settings = scene.lake.settings();
+        let without = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
+        let following = Following::start(&scene.store, without, Some(2));
+        following.wait_until_down(SOURCE, "give the address of the youngest");
+        following.stop().unwrap();
+
+        settings.layout = GivenLayout {
+            ledgers_per_batch: Some(1),
+            batches_per_partition: Some(8),
+            extension: None,
+        };
+        let source = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
+        let following = Following::start(&scene.store, source, Some(2));
+        following.wait_until_stored(40, SOON);
+        following.stop().unwrap();
+        scene.assert_holds(&MAIN);
+    }
+}
+
+#[test]
+fn real_ledgers_are_stored_as_they_appear() {
+    let Some(public) = chain::public() else { return };
+    let scene = Scene::new(public, public.first());
+    let next = public.first();
+    let following = Following::start(&scene.store, scene.lake.source(next), Some(next));
+    for sequence in public.first()..=public.last() {
+        scene.lake.closes(sequence);
+        following.wait_until_stored(sequence, SOON);
+    }
+    following.stop().unwrap();
+    scene.assert_holds(public);
+}

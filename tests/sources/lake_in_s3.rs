@@ -1,0 +1,236 @@
+//! A lake in an S3-compatible store: followed with and without credentials and with and without the
+//! right to list, through resets of its network, and through what stores answer when something is
+//! wrong.
+
+use std::time::Duration;
+
+use orrery::domain::LedgerSeq;
+use orrery::source::lake::{LakeSettings, LakeSource};
+use orrery::store::Store;
+use tempfile::TempDir;
+
+use crate::common::chain::{self, Chain, FORK, MAIN};
+use crate::common::contents::Contents;
+use crate::common::following::{Following, RECOVERY, SOURCE, open_store};
+use crate::common::provider::{Question, Reply};
+use crate::common::s3::{KEY_ID, Rights, S3Server, SECRET};
+
+/// Long enough for anything that is not measured.
+const SOON: Duration = Duration::from_secs(60);
+const PREFIX: &str = "v1.1/it";
+
+struct Scene {
+    s3: S3Server,
+    store: std::sync::Arc<Store>,
+    directory: TempDir,
+}
+
+impl Scene {
+    /// A bucket with a lake of ledgers up to `latest`, and an empty store.
+    fn new(rights: Rights, latest: u32) -> Self {
+        let scene = Self::empty(rights, &MAIN);
+        scene.s3.has_manifest(PREFIX, &MAIN);
+        scene.s3.closes(PREFIX, &MAIN, 2, latest);
+        scene
+    }
+
+    fn empty(rights: Rights, chain: &Chain) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open_store(directory.path(), &chain.network);
+        Self { s3: S3Server::start(rights), store, directory }
+    }
+
+    fn follow(&self, settings: &LakeSettings, first: u32) -> Following {
+        let next = self.store.status().latest().and_then(LedgerSeq::next);
+        let network = self.store.network();
+        let near = next.unwrap_or(LedgerSeq(first));
+        let source = LakeSource::connect(settings, network, Some(near)).unwrap();
+        Following::start(&self.store, source, Some(first))
+    }
+
+    /// Asserts that exactly the chain is stored, without anything that is wrong or missing.
+    fn assert_holds(&self, chain: &Chain) {
+        let contents = Contents::of(&self.store);
+        assert_eq!(contents.len(), chain.ledgers.len());
+        contents.assert_beginning_of(&chain.whole, LedgerSeq(chain.first()));
+    }
+
+    /// No secret went anywhere but into the calculation of signatures.
+    fn assert_nothing_leaked(&self, settings: &LakeSettings, following: &Following) {
+        let said = format!("{settings:?} {:?}", following.health.components());
+        for secret in [SECRET, KEY_ID, "X-Amz-Signature"] {
+            assert!(!said.contains(secret), "{said}");
+        }
+        assert!(self.s3.questions().iter().all(|question| !question.target.contains(SECRET)));
+    }
+}
+
+fn lists(question: &Question) -> bool {
+    question.target.contains("list-type=2")
+}
+
+/// An error as S3 words it.
+fn error(status: u16, code: &str, more: &str) -> Reply {
+    let body = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>Because.\
+         </Message>{more}<RequestId>1</RequestId></Error>"
+    );
+    Reply::new(status, "application/xml", body)
+}
+
+#[test]
+fn real_ledgers_are_stored_as_they_appear_with_and_without_credentials() {
+    let Some(public) = chain::public() else { return };
+    for rights in [Rights::Open, Rights::Closed] {
+        let scene = Scene::empty(rights, public);
+        scene.s3.has_manifest(PREFIX, public);
+        let signed = rights == Rights::Closed;
+        let settings =
+            if signed { scene.s3.signed(PREFIX, SECRET) } else { scene.s3.anonymous(PREFIX) };
+        let following = scene.follow(&settings, public.first());
+        for sequence in public.first()..=public.last() {
+            scene.s3.closes(PREFIX, public, sequence, sequence);
+            following.wait_until_stored(sequence, SOON);
+        }
+        scene.assert_nothing_leaked(&settings, &following);
+        following.stop().unwrap();
+        scene.assert_holds(public);
+        let questions = scene.s3.questions();
+        assert!(questions.len() > 24 && questions.iter().any(lists));
+        for question in questions {
+            assert_eq!(question.header("authorization"), None);
+            assert_eq!(question.target.contains("X-Amz-Signature="), signed, "{}", question.target);
+        }
+    }
+}
+
+#[test]
+fn without_the_right_to_list_its_end_is_found_by_asking() {
+    let scene = Scene::new(Rights::NoListing, 20);
+    // As AWS does it then.
+    scene.s3.misbehaves(|_, honest| match honest() {
+        Reply { status: 404, .. } => error(403, "AccessDenied", ""),
+        reply => reply,
+    });
+    let settings = scene.s3.anonymous(PREFIX);
+    let following = scene.follow(&settings, 2);
+    following.wait_until_stored(20, SOON);
+    scene.s3.closes(PREFIX, &MAIN, 21, 40);
+    following.wait_until_stored(40, RECOVERY);
+    following.stop().unwrap();
+    scene.assert_holds(&MAIN);
+    assert_eq!(scene.s3.questions().iter().filter(|question| lists(question)).count(), 1);
+}
+
+#[test]
+fn every_refusal_is_told_and_overcome() {
+    type Fault = fn(&Question, &dyn Fn() -> Reply) -> Reply;
+    let troubles: [(&str, Fault); 9] = [
+        (
+            "may not be read: the server answers 403 Forbidden (AccessDenied); check bucket",
+            |_, _| error(403, "AccessDenied", ""),
+        ),
+        ("(RequestTimeTooSkewed)", |_, _| error(403, "RequestTimeTooSkewed", "")),
+        ("(ExpiredToken)", |_, _| error(403, "ExpiredToken", "")),
+        ("there is no such bucket", |_, _| error(404, "NoSuchBucket", "")),
+        ("is not in the region us-east-1 but in eu-north-1: set that region", |_, _| {
+            error(301, "PermanentRedirect", "").header("x-amz-bucket-region", "eu-north-1")
+        }),
+        ("is not in the region us-east-1: set the region", |_, _| {
+            error(301, "PermanentRedirect", "")
+        }),
+        ("is not in the region us-east-1 but in eu-north-1: set that region", |_, _| {
+            error(400, "AuthorizationHeaderMalformed", "<Region>eu-north-1</Region>")
+        }),
+        ("503 Service Unavailable (SlowDown)", |_, _| error(503, "SlowDown", "")),
+        ("the listing is not understood", |question, honest| match lists(question) {
+            true => Reply::new(200, "application/xml", "<html>It works!</html>"),
+            false => honest(),
+        }),
+    ];
+    for (words, fault) in troubles {
+        let scene = Scene::new(Rights::Closed, 20);
+        let settings = scene.s3.signed(PREFIX, SECRET);
+        let following = scene.follow(&settings, 2);
+        following.wait_until_stored(20, SOON);
+        scene.s3.misbehaves(fault);
+        scene.s3.closes(PREFIX, &MAIN, 21, 40);
+        following.wait_until_down(SOURCE, words);
+        scene.assert_nothing_leaked(&settings, &following);
+        scene.s3.heals();
+        following.wait_until_stored(40, RECOVERY);
+        following.stop().unwrap();
+        scene.assert_holds(&MAIN);
+    }
+}
+
+#[test]
+fn wrong_credentials_are_told_without_showing_them() {
+    let scene = Scene::new(Rights::Closed, 40);
+    for (settings, words) in [
+        (scene.s3.signed(PREFIX, "another-secret"), "that the credentials are right"),
+        (scene.s3.anonymous(PREFIX), "it was asked without credentials"),
+    ] {
+        let following = scene.follow(&settings, 2);
+        following.wait_until_down(SOURCE, words);
+        let said = following.down(SOURCE).unwrap();
+        assert!(!said.contains("another-secret") && !said.contains("X-Amz"), "{said}");
+        scene.assert_nothing_leaked(&settings, &following);
+        following.stop().unwrap();
+    }
+    assert_eq!(scene.store.status().latest(), None);
+    let following = scene.follow(&scene.s3.signed(PREFIX, SECRET), 2);
+    following.wait_until_stored(40, SOON);
+    following.stop().unwrap();
+    scene.assert_holds(&MAIN);
+}
+
+#[test]
+fn the_youngest_directory_of_a_reset_network_is_followed_until_there_is_a_younger_one() {
+    let scene = Scene::empty(Rights::Open, &MAIN);
+    let directory = |date: &str| format!("{PREFIX}/{date}");
+    scene.s3.has_manifest(&directory("2024-12-31"), &FORK);
+    scene.s3.closes(&directory("2024-12-31"), &FORK, 2, 40);
+    scene.s3.has_manifest(&directory("2025-08-14"), &MAIN);
+    scene.s3.closes(&directory("2025-08-14"), &MAIN, 2, 20);
+    // Not begun: it has no manifest yet.
+    scene.s3.closes(&directory("2026-01-01"), &FORK, 2, 3);
+    let settings = scene.s3.anonymous(PREFIX);
+    let following = scene.follow(&settings, 2);
+    following.wait_until_stored(20, SOON);
+    scene.s3.closes(&directory("2025-08-14"), &MAIN, 21, 40);
+    following.wait_until_stored(40, SOON);
+
+    scene.s3.has_manifest(&directory("2026-01-01"), &FORK);
+    following.wait_until_down(SOURCE, "was reset: its ledgers now come from");
+    let reason = following.down(SOURCE).unwrap();
+    assert!(reason.contains("/2026-01-01") && reason.contains("empty data directory"), "{reason}");
+    let (followed, stored) = following.end();
+    followed.unwrap_err();
+    stored.unwrap();
+    scene.assert_holds(&MAIN);
+
+    // With an empty directory it goes on with the younger one.
+    let fresh =
+        Scene { store: open_store(&scene.directory.path().join("new"), &FORK.network), ..scene };
+    fresh.s3.closes(&directory("2026-01-01"), &FORK, 4, 40);
+    let following = fresh.follow(&settings, 2);
+    following.wait_until_stored(40, SOON);
+    following.stop().unwrap();
+    fresh.assert_holds(&FORK);
+}
+
+#[test]
+fn a_bucket_without_a_lake_is_told() {
+    let scene = Scene::empty(Rights::Open, &MAIN);
+    let settings = scene.s3.anonymous(PREFIX);
+    let following = scene.follow(&settings, 2);
+    following
+        .wait_until_down(SOURCE, "is not a ledger lake: it has no .config.json, nor a directory");
+    scene.s3.has_manifest(PREFIX, &MAIN);
+    following.wait("the source works", RECOVERY, |following| following.down(SOURCE).is_none());
+    scene.s3.closes(PREFIX, &MAIN, 2, 40);
+    following.wait_until_stored(40, RECOVERY);
+    following.stop().unwrap();
+    scene.assert_holds(&MAIN);
+}
