@@ -20,7 +20,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &["auth", "decode", "domain", "observe", "store"]),
     (
         "service",
-        &["api", "auth", "config", "control", "domain", "observe", "pipeline", "source", "store"],
+        &[
+            "api", "auth", "config", "control", "domain", "observe", "pipeline", "source", "store",
+            "verify",
+        ],
     ),
 ];
 

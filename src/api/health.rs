@@ -52,13 +52,15 @@ struct State {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
 }
 
 impl From<Component> for State {
     fn from(component: Component) -> Self {
         match component {
-            Component::Up => Self { status: "up", reason: None },
-            Component::Down(reason) => Self { status: "down", reason: Some(reason) },
+            Component::Up(detail) => Self { status: "up", reason: None, detail },
+            Component::Down(reason) => Self { status: "down", reason: Some(reason), detail: None },
         }
     }
 }

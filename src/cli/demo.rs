@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::config::{Origin, Settings};
-use orrery::domain::{ContractId, Network, Page};
+use orrery::domain::{ContractId, Network, Page, StartPoint};
 use orrery::observe::logs::{self, LogLevel};
-use orrery::service::{self, Ledgers, unix_now};
+use orrery::service::{self, Following, Ledgers, unix_now};
+use orrery::source::follow::Candidate;
 use orrery::source::sandbox_network;
 use orrery::store::{EventQuery, TopicFilter};
 use tempfile::TempDir;
@@ -94,7 +95,10 @@ async fn demonstrate(
         Arc::clone(&tokens),
         config,
         listener,
-        Some(Box::new(source)),
+        Some(Following {
+            sources: vec![Candidate::new("sandbox", Box::new(source))],
+            start: StartPoint::Oldest,
+        }),
         stop.clone(),
     );
     let welcome = async {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use orrery::config::{Config, Settings, SourceKind};
-use orrery::domain::Network;
+use orrery::domain::{Network, StartPoint};
 use orrery::observe::logs;
-use orrery::service::{self, Ledgers, unix_now};
+use orrery::service::{self, Following, Ledgers, unix_now};
 use orrery::source::core::{CoreSettings, CoreSource, Limits, Mode};
-use orrery::source::follow::LedgerSource;
+use orrery::source::follow::Candidate;
 use orrery::source::lake::{Directory, Lake, LakeSource};
 use orrery::source::sandbox_network;
 use tokio::signal::unix::{SignalKind, signal};
@@ -52,8 +52,8 @@ impl Serve {
         let ledgers = Arc::new(open::alone(&settings, config.network().as_ref())?);
         runtime()?.block_on(async {
             let stop = stop_on_signal()?;
-            let source = source(config, &ledgers).await?;
-            serve(ledgers, &settings, source, stop).await
+            let following = following(config, &ledgers).await?;
+            serve(ledgers, &settings, following, stop).await
         })
     }
 }
@@ -61,7 +61,7 @@ impl Serve {
 async fn serve(
     ledgers: Arc<Ledgers>,
     settings: &Settings,
-    source: Option<Box<dyn LedgerSource>>,
+    following: Option<Following>,
     stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let config = &settings.config;
@@ -77,36 +77,35 @@ async fn serve(
         latest_ledger = ledgers.store().status().latest().map(|ledger| ledger.0),
         "listening"
     );
-    service::run(ledgers, tokens, config, listener, source, stop).await?;
+    service::run(ledgers, tokens, config, listener, following, stop).await?;
     tracing::info!("stopped");
     Ok(())
 }
 
 /// The configured source, ready to be followed.
-async fn source(
-    config: &Config,
-    ledgers: &Ledgers,
-) -> Result<Option<Box<dyn LedgerSource>>, Failure> {
+async fn following(config: &Config, ledgers: &Ledgers) -> Result<Option<Following>, Failure> {
     let network: &Network = ledgers.store().network();
-    match config.source.kind {
-        SourceKind::None => Ok(None),
+    let source = match config.source.kind {
+        SourceKind::None => return Ok(None),
         SourceKind::Lake => {
             let directory = Arc::new(Directory::new(&config.source.path));
             let lake = Lake::open(directory, network).await?;
-            Ok(Some(Box::new(LakeSource::new(lake, network))))
+            Candidate::new("lake", Box::new(LakeSource::new(lake, network)))
         }
         SourceKind::Sandbox => {
             let store = ledgers.store();
             let (stored, seed) = (store.status().latest(), rand::random());
             let source =
                 sandbox_network::open(store.directory(), network, stored, seed, unix_now())?;
-            Ok(Some(Box::new(source)))
+            Candidate::new("sandbox", Box::new(source))
         }
         SourceKind::Core => {
-            let settings = core_settings(config, ledgers)?;
-            Ok(Some(Box::new(CoreSource::open(settings).await?)))
+            let source = CoreSource::open(core_settings(config, ledgers)?).await?;
+            Candidate::new("core", Box::new(source))
         }
-    }
+    };
+    let start = config.start_ledger().map_or(StartPoint::Oldest, StartPoint::At);
+    Ok(Some(Following { sources: vec![source], start }))
 }
 
 fn core_settings(config: &Config, ledgers: &Ledgers) -> Result<CoreSettings, Failure> {

@@ -7,6 +7,7 @@ mod hash;
 mod ledger_seq;
 mod network;
 mod page;
+mod start_point;
 
 pub use contract_id::ContractId;
 pub use event_id::{EventId, RpcEventId};
@@ -14,6 +15,7 @@ pub use hash::{Hash32, LedgerHash, TxHash};
 pub use ledger_seq::{LedgerRange, LedgerSeq};
 pub use network::{Network, NetworkId};
 pub use page::{Direction, Page};
+pub use start_point::StartPoint;
 
 /// Why a text is not one of the project's values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +26,9 @@ pub enum ParseError {
     /// Not a contract strkey (SEP-23).
     #[error("'{0}' is not a contract ID: give a strkey of 56 characters that starts with C")]
     Contract(String),
+    /// Not a place to begin at.
+    #[error("'{0}' is no ledger to start from: give tip, genesis, oldest or a sequence number")]
+    StartPoint(String),
 }
 
 /// Shortens a value quoted in an error message, so that a hostile one cannot flood a log or answer.

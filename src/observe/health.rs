@@ -10,8 +10,8 @@ use crate::domain::LedgerSeq;
 /// The state of one component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Component {
-    /// It works.
-    Up,
+    /// It works; for some there is something to say about how.
+    Up(Option<String>),
     /// It does not; the reason is one sentence for the operator.
     Down(String),
 }
@@ -27,12 +27,22 @@ pub struct Health {
 impl Health {
     /// Reports a component as working.
     pub fn up(&self, name: &'static str) {
-        self.components.write().insert(name, Component::Up);
+        self.components.write().insert(name, Component::Up(None));
+    }
+
+    /// Reports a component as working, and how.
+    pub fn up_with(&self, name: &'static str, detail: impl Into<String>) {
+        self.components.write().insert(name, Component::Up(Some(detail.into())));
     }
 
     /// Reports a component as degraded, and why.
     pub fn down(&self, name: &'static str, reason: impl Into<String>) {
         self.components.write().insert(name, Component::Down(reason.into()));
+    }
+
+    /// Takes back what was reported about a component that is no longer there.
+    pub fn forget(&self, name: &str) {
+        self.components.write().remove(name);
     }
 
     /// Reports the newest ledger that the source knows of.
@@ -57,7 +67,12 @@ impl Health {
     pub fn first_down(&self) -> Option<(&'static str, String)> {
         self.components.read().iter().find_map(|(name, state)| match state {
             Component::Down(reason) => Some((*name, reason.clone())),
-            Component::Up => None,
+            Component::Up(_) => None,
         })
+    }
+
+    /// Whether a component is reported as degraded.
+    pub fn is_down(&self, name: &str) -> bool {
+        matches!(self.components.read().get(name), Some(Component::Down(_)))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     Encoder, HistogramOpts, HistogramTimer, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    Opts, Registry, TextEncoder,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 use crate::domain::LedgerSeq;
@@ -35,6 +35,10 @@ pub struct Metrics {
     latest_ledger: IntGauge,
     network_latest: IntGauge,
     source_lag: IntGauge,
+    source_active: IntGaugeVec,
+    source_window_left: IntGauge,
+    source_window_alarm: IntGauge,
+    refused: IntCounter,
     store_bytes: IntGauge,
     cache_bytes: IntGauge,
     http_requests: IntCounterVec,
@@ -72,6 +76,22 @@ impl Metrics {
                 "orrery_source_lag_ledgers",
                 "Ledgers between the source's newest and the newest stored",
             )?,
+            source_active: IntGaugeVec::new(
+                Opts::new("orrery_source_active", "1 for the source that ledgers come from"),
+                &["source"],
+            )?,
+            source_window_left: IntGauge::new(
+                "orrery_source_window_left_ledgers",
+                "Ledgers between the oldest that the source still has and the next one needed",
+            )?,
+            source_window_alarm: IntGauge::new(
+                "orrery_source_window_alarm",
+                "1 while the next ledger may soon be gone from the source",
+            )?,
+            refused: IntCounter::new(
+                "orrery_ledgers_refused_total",
+                "Ledgers of a source that were not stored, because they do not fit or are not understood",
+            )?,
             store_bytes: IntGauge::new("orrery_store_bytes", "Size of the store on the disk")?,
             cache_bytes: IntGauge::new(
                 "orrery_store_cache_bytes",
@@ -97,13 +117,16 @@ impl Metrics {
         self.registry.register(Box::new(self.steps.clone()))?;
         self.registry.register(Box::new(self.http_requests.clone()))?;
         self.registry.register(Box::new(self.http_seconds.clone()))?;
-        for counter in [&self.ledgers, &self.events, &self.transactions] {
+        self.registry.register(Box::new(self.source_active.clone()))?;
+        for counter in [&self.ledgers, &self.events, &self.transactions, &self.refused] {
             self.registry.register(Box::new(counter.clone()))?;
         }
         for gauge in [
             &self.latest_ledger,
             &self.network_latest,
             &self.source_lag,
+            &self.source_window_left,
+            &self.source_window_alarm,
             &self.store_bytes,
             &self.cache_bytes,
         ] {
@@ -140,6 +163,26 @@ impl Metrics {
     pub fn network_latest_is(&self, ledger: LedgerSeq) {
         self.network_latest.set(i64::from(ledger.0));
         self.update_lag();
+    }
+
+    /// Reports whether ledgers come from this source now.
+    pub fn source_is_active(&self, source: &str, active: bool) {
+        self.source_active.with_label_values(&[source]).set(i64::from(active));
+    }
+
+    /// Reports how many ledgers lie between the oldest that the source still has and the next one.
+    pub fn source_window_left_is(&self, ledgers: u32) {
+        self.source_window_left.set(i64::from(ledgers));
+    }
+
+    /// Reports whether the next ledger may soon be gone.
+    pub fn source_window_alarm_is(&self, alarm: bool) {
+        self.source_window_alarm.set(i64::from(alarm));
+    }
+
+    /// Reports a ledger that was not stored, because it does not fit or is not understood.
+    pub fn ledger_refused(&self) {
+        self.refused.inc();
     }
 
     fn update_lag(&self) {

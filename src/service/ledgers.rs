@@ -34,7 +34,14 @@ impl Ledgers {
     /// # Errors
     /// What the store says.
     pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
-        let store = Arc::new(Store::open(&config.data_dir, network)?);
+        Self::over(Arc::new(Store::open(&config.data_dir, network)?), config)
+    }
+
+    /// A pipeline into a store that is open already.
+    ///
+    /// # Errors
+    /// When there can be no metrics.
+    pub fn over(store: Arc<Store>, config: &Config) -> Result<Self, ServiceError> {
         let metrics = Arc::new(Metrics::new()?);
         if let Some(latest) = store.status().latest() {
             metrics.latest_ledger_is(latest);
@@ -76,11 +83,14 @@ impl Ledgers {
         durability: Durability,
         mut stored: impl FnMut(&Ingested) + Send,
     ) -> Result<(), PipelineError> {
-        self.pipeline.run(ledgers, durability, |ingested| {
+        let metrics = Arc::clone(&self.metrics);
+        // What `stored` holds goes as soon as nothing more is stored, which may be long before the
+        // iterator ends.
+        self.pipeline.run(ledgers, durability, move |ingested| {
             if ingested.committed == Committed::New {
                 let counts = &ingested.counts;
                 let transactions = u64::from(counts.stored_transactions);
-                self.metrics.ledger_stored(ingested.sequence, counts.events(), transactions);
+                metrics.ledger_stored(ingested.sequence, counts.events(), transactions);
             }
             stored(ingested);
             ControlFlow::Continue(())

@@ -1,6 +1,7 @@
 //! A running service: puts store, pipeline, source, HTTP interface and control socket together, and
 //! stops them together. Knows which parts there are, and leaves what they do to them.
 
+mod ingest;
 mod ledgers;
 
 use std::net::SocketAddr;
@@ -11,27 +12,25 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
+pub use ingest::{Ended, Ingestion};
 pub use ledgers::Ledgers;
 
 use crate::api::{self, ApiError, ApiSettings, Deps, RateLimit};
 use crate::auth::{AuthError, PublicKey, Tokens};
 use crate::config::{Auth, Config, PublicKeyFile};
 use crate::control::{ControlError, Listener};
-use crate::domain::Network;
+use crate::domain::{Network, StartPoint};
 use crate::observe::metrics::MetricsError;
-use crate::source::RawLedger;
-use crate::source::follow::{Follower, LedgerSource, Patience, Reports};
+use crate::source::follow::{COMPONENT, Candidate, Follower, Patience, Reports, Task};
 use crate::store::{Durability, StoreError};
 
 /// Name under which ingestion reports to health.
 const INGESTION: &str = "ingestion";
 /// Directory of keys and tokens in the data directory.
 const SECRETS: &str = "secrets";
-/// Ledgers between source and pipeline.
-const LEDGERS_AHEAD: usize = 8;
 /// Between two looks for what retention no longer keeps.
 const PRUNE_EVERY: Duration = Duration::from_secs(10);
 /// Between two measurements of the store's size, in prunings.
@@ -108,7 +107,15 @@ fn read_key(file: &PublicKeyFile) -> Result<PublicKey, ServiceError> {
     Ok(PublicKey { kid: file.kid.clone(), algorithm: file.algorithm, pem })
 }
 
-/// Serves what is stored, and stores what `source` yields, until `stop` turns true. Then requests,
+/// Where ledgers come from while the service runs.
+pub struct Following {
+    /// The usual source first, then those that are asked for what it does not yield.
+    pub sources: Vec<Candidate>,
+    /// Where an empty store begins.
+    pub start: StartPoint,
+}
+
+/// Serves what is stored, and stores what the sources yield, until `stop` turns true. Then requests,
 /// imports and ledgers at hand are finished.
 ///
 /// # Errors
@@ -118,15 +125,15 @@ pub async fn run(
     tokens: Arc<Tokens>,
     config: &Config,
     listener: TcpListener,
-    source: Option<Box<dyn LedgerSource>>,
+    following: Option<Following>,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServiceError> {
     let control = Listener::bind(ledgers.store().directory())?;
     let mut tasks = JoinSet::new();
     tasks.spawn(control.serve(Arc::clone(&ledgers) as _, stop.clone()));
     tasks.spawn(prune_regularly(Arc::clone(&ledgers), stop.clone()));
-    if let Some(source) = source {
-        tasks.spawn(ingest(Arc::clone(&ledgers), source, config.clone(), stop.clone()));
+    if let Some(following) = following {
+        tasks.spawn(follow(Arc::clone(&ledgers), following, stop.clone()));
     }
     let deps = dependencies(&ledgers, tokens, config);
     let served = api::serve(deps, listener, stopped(stop)).await;
@@ -163,51 +170,34 @@ fn dependencies(ledgers: &Ledgers, tokens: Arc<Tokens>, config: &Config) -> Deps
     }
 }
 
-/// Follows a source into the store. Stops for good at a ledger that cannot be stored.
-async fn ingest(
-    ledgers: Arc<Ledgers>,
-    source: Box<dyn LedgerSource>,
-    config: Config,
-    stop: watch::Receiver<bool>,
-) {
-    let latest = ledgers.store().status().latest();
-    let next = latest.and_then(|latest| latest.next()).or(config.start_ledger());
-    let reports =
-        Reports { health: Arc::clone(ledgers.health()), metrics: Arc::clone(ledgers.metrics()) };
-    let network = ledgers.store().network().clone();
-    let chance = StdRng::from_os_rng();
-    let follower = Follower::new(source, network, reports, Patience::default(), chance);
-    let (out, received) = mpsc::channel(LEDGERS_AHEAD);
-    ledgers.health().up(INGESTION);
-    let storing = spawn_blocking({
-        let ledgers = Arc::clone(&ledgers);
-        move || ledgers.store_all(Received(received), Durability::Synced, |_| {})
-    });
-    // Dropping the follower, at the end or at the stop, ends the ledgers, and then the storing.
-    tokio::select! {
-        followed = follower.run(next, out) => match followed {
-            Ok(end) => tracing::info!(?end, "the source ended"),
-            Err(error) => tracing::error!("the source is given up: {error}"),
+/// Follows sources into the store, from the ledger after the newest one that is stored.
+async fn follow(ledgers: Arc<Ledgers>, following: Following, stop: watch::Receiver<bool>) {
+    let store = ledgers.store();
+    let next = store.status().latest().and_then(|latest| latest.next());
+    let task = Task { next, start: following.start, last: None };
+    let mut follower = Follower::new(
+        following.sources,
+        task,
+        store.network().clone(),
+        Arc::clone(store) as _,
+        Reports {
+            health: Arc::clone(ledgers.health()),
+            metrics: Arc::clone(ledgers.metrics()),
+            component: COMPONENT,
         },
-        () = stopped(stop) => {}
-    }
-    let failure = match storing.await {
-        Ok(Ok(())) => return,
-        Ok(Err(error)) => error.to_string(),
-        Err(error) => error.to_string(),
+        Patience::default(),
+        StdRng::from_os_rng(),
+    );
+    let ingestion = Ingestion {
+        ledgers: &ledgers,
+        durability: Durability::Synced,
+        component: INGESTION,
+        stored: Arc::new(|_| {}),
     };
-    tracing::error!("ingestion stopped: {failure}");
-    ledgers.health().down(INGESTION, failure);
-}
-
-/// Ledgers from a channel, for a thread that may block.
-struct Received(mpsc::Receiver<RawLedger>);
-
-impl Iterator for Received {
-    type Item = Result<RawLedger, std::convert::Infallible>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.blocking_recv().map(Ok)
+    match ingestion.run(&mut follower, stop).await {
+        Ended::Followed(end) => tracing::info!(?end, "the source ended"),
+        Ended::GivenUp(error) => tracing::error!("following has ended: {error}"),
+        Ended::Stopped => {}
     }
 }
 

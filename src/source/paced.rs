@@ -1,5 +1,6 @@
 //! A network that makes a ledger whenever it is asked, as a source that keeps a pace.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -11,6 +12,9 @@ use super::follow::{Fetched, LedgerSource, SourceError};
 use super::records::sequence_of;
 use super::{Origin, RawLedger};
 use crate::domain::{LedgerRange, LedgerSeq};
+
+/// Newest ledgers that can be yielded once more: more than are ever on their way into the store.
+const LEDGERS_KEPT: usize = 64;
 
 /// Makes ledgers one after the other.
 pub trait LedgerMaker: Send + 'static {
@@ -29,6 +33,7 @@ pub struct Paced<M> {
     /// Kept here, so that a ledger is not lost when its caller stops waiting.
     working: Option<JoinHandle<Made<M>>>,
     latest: LedgerSeq,
+    kept: VecDeque<RawLedger>,
     at_once: u32,
     interval: Duration,
     due: Option<Instant>,
@@ -46,8 +51,8 @@ impl<M: LedgerMaker> Paced<M> {
         interval: Duration,
     ) -> Self {
         let passphrase = passphrase.into();
-        let (maker, working, due) = (Some(maker), None, None);
-        Self { name, passphrase, maker, working, latest, at_once, interval, due }
+        let (maker, working, kept, due) = (Some(maker), None, VecDeque::new(), None);
+        Self { name, passphrase, maker, working, latest, kept, at_once, interval, due }
     }
 
     async fn wait_for_turn(&mut self) {
@@ -59,6 +64,14 @@ impl<M: LedgerMaker> Paced<M> {
         sleep_until(due).await;
         // A pause, as of a machine that slept, is not made up for.
         self.due = Some((due + self.interval).max(Instant::now()));
+    }
+
+    /// Ledgers that were yielded before and are asked for again.
+    fn kept_from(&self, from: LedgerSeq) -> Option<Vec<RawLedger>> {
+        let (oldest, newest) = (self.kept.front()?.sequence, self.kept.back()?.sequence);
+        (oldest..=newest)
+            .contains(&from)
+            .then(|| self.kept.iter().filter(|ledger| ledger.sequence >= from).cloned().collect())
     }
 
     async fn make(&mut self) -> Result<RawLedger, SourceError> {
@@ -83,7 +96,12 @@ impl<M: LedgerMaker> Paced<M> {
         let sequence = sequence_of(&xdr).map_err(broken)?;
         self.latest = sequence;
         let origin = Origin { name: self.name.into(), position: None };
-        Ok(RawLedger { sequence, xdr, origin })
+        let ledger = RawLedger { sequence, xdr, origin };
+        if self.kept.len() == LEDGERS_KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(ledger.clone());
+        Ok(ledger)
     }
 }
 
@@ -97,14 +115,18 @@ impl<M: LedgerMaker> LedgerSource for Paced<M> {
     }
 
     fn range(&mut self) -> BoxFuture<'_, Result<Option<LedgerRange>, SourceError>> {
-        // What was made cannot be made again: only what follows is on offer.
+        // What was made cannot be made again: only what is kept and what follows is on offer.
         let next = self.latest.next().unwrap_or(self.latest);
-        let range = LedgerRange { first: next, last: self.latest };
+        let first = self.kept.front().map_or(next, |ledger| ledger.sequence);
+        let range = LedgerRange { first, last: self.latest };
         std::future::ready(Ok(Some(range))).boxed()
     }
 
-    fn fetch(&mut self, _from: LedgerSeq) -> BoxFuture<'_, Result<Fetched, SourceError>> {
-        async {
+    fn fetch(&mut self, from: LedgerSeq) -> BoxFuture<'_, Result<Fetched, SourceError>> {
+        async move {
+            if let Some(again) = self.kept_from(from) {
+                return Ok(Fetched::Ledgers(again));
+            }
             self.wait_for_turn().await;
             Ok(Fetched::Ledgers(vec![self.make().await?]))
         }
@@ -145,8 +167,12 @@ mod tests {
         }
         assert_eq!(times, [0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let range = source.range().await.unwrap().unwrap();
-        assert_eq!(range.first, LedgerSeq(63_092_994));
-        let error = source.fetch(range.first).await.unwrap_err().to_string();
+        assert_eq!(range, LedgerRange::new(63_092_982, 63_092_993));
+        let Fetched::Ledgers(again) = source.fetch(LedgerSeq(63_092_990)).await.unwrap() else {
+            panic!("they are kept")
+        };
+        assert!(again.iter().map(|ledger| ledger.sequence.0).eq(63_092_990..=63_092_993));
+        let error = source.fetch(LedgerSeq(63_092_994)).await.unwrap_err().to_string();
         assert_eq!(error, "the replay failed: no more");
     }
 }

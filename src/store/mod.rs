@@ -258,6 +258,11 @@ impl Store {
         }
     }
 
+    /// The covered range that holds a ledger.
+    pub fn range_of(&self, sequence: LedgerSeq) -> Option<LedgerRange> {
+        self.coverage.read().range_of(sequence)
+    }
+
     fn runs_within(&self, range: LedgerRange) -> Vec<Run> {
         self.coverage.read().runs_within(range)
     }

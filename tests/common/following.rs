@@ -1,24 +1,22 @@
 //! A source that is followed into a store as the service does it, with less patience: seconds become
 //! milliseconds.
 
-use std::convert::Infallible;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orrery::domain::{LedgerSeq, Network};
+use orrery::config::Config;
+use orrery::domain::{LedgerSeq, Network, StartPoint};
 use orrery::observe::health::{Component, Health};
-use orrery::observe::metrics::Metrics;
-use orrery::pipeline::{Pipeline, PipelineError, StepObserver};
-use orrery::source::RawLedger;
-use orrery::source::follow::{FollowError, Followed, Follower, LedgerSource, Patience, Reports};
-use orrery::store::{Durability, IndexOptions, Store};
+use orrery::service::{Ended, Ingestion, Ledgers};
+use orrery::source::follow::{Candidate, Follower, LedgerSource, Patience, Reports, Task};
+use orrery::store::{Durability, Store};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 /// Name under which storing reports to health.
 pub const INGESTION: &str = "ingestion";
@@ -40,6 +38,9 @@ pub fn patience() -> Patience {
         first_retry: Duration::from_millis(5),
         longest_retry: Duration::from_millis(40),
         survey: Duration::from_millis(50),
+        silence: Duration::from_secs(1),
+        probe: Duration::from_millis(500),
+        give_up: None,
     }
 }
 
@@ -53,8 +54,8 @@ pub struct Following {
     pub store: Arc<Store>,
     pub health: Arc<Health>,
     runtime: Runtime,
-    follower: tokio::task::JoinHandle<Result<Followed, FollowError>>,
-    storing: thread::JoinHandle<Result<(), PipelineError>>,
+    stop: watch::Sender<bool>,
+    following: JoinHandle<Ended>,
 }
 
 impl Following {
@@ -77,13 +78,12 @@ impl Following {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
-        let health = Arc::new(Health::default());
-        let next = store.status().latest().and_then(LedgerSeq::next).or(first.map(LedgerSeq));
-        let follower = follower(store, Box::new(source), &health, patience);
-        let (out, received) = mpsc::channel(8);
-        let storing = store_all(store, &health, received);
-        let follower = runtime.spawn(follower.run(next, out));
-        Self { store: Arc::clone(store), health, runtime, follower, storing }
+        let ledgers = ledgers(store);
+        let follower = follower(&ledgers, Box::new(source), first, patience);
+        let (stop, stopping) = watch::channel(false);
+        let health = Arc::clone(ledgers.health());
+        let following = runtime.spawn(store_all(ledgers, follower, stopping));
+        Self { store: Arc::clone(store), health, runtime, stop, following }
     }
 
     /// The newest ledger stored, 0 without any.
@@ -127,58 +127,57 @@ impl Following {
         });
     }
 
-    /// Waits for the end of following and storing, and says how both ended.
-    pub fn end(self) -> (Result<Followed, FollowError>, Result<(), PipelineError>) {
-        let followed = self.runtime.block_on(self.follower).unwrap();
-        (followed, self.storing.join().unwrap())
-    }
-
     /// Stops following and waits until what was fetched is stored.
-    pub fn stop(self) -> Result<(), PipelineError> {
-        self.follower.abort();
-        // Whether it was aborted or had ended does not matter here.
-        let _ = self.runtime.block_on(self.follower);
-        self.storing.join().unwrap()
+    pub fn stop(self) {
+        self.stop.send_replace(true);
+        let ended = self.runtime.block_on(self.following).unwrap();
+        assert!(!matches!(ended, Ended::GivenUp(_)), "{ended:?}");
     }
 }
 
-/// A follower into a store of the same network.
+/// A pipeline into a store that indexes everything.
+pub fn ledgers(store: &Arc<Store>) -> Arc<Ledgers> {
+    let mut config = Config::default();
+    (config.index.classic_events, config.index.fee_events) = (true, true);
+    Arc::new(Ledgers::over(Arc::clone(store), &config).unwrap())
+}
+
+/// A follower from what is stored on or from `first`.
 pub fn follower(
-    store: &Store,
+    ledgers: &Ledgers,
     source: Box<dyn LedgerSource>,
-    health: &Arc<Health>,
+    first: Option<u32>,
     patience: Patience,
 ) -> Follower {
-    let metrics = Arc::new(Metrics::new().unwrap());
-    let reports = Reports { health: Arc::clone(health), metrics };
-    let chance = StdRng::seed_from_u64(11);
-    Follower::new(source, store.network().clone(), reports, patience, chance)
+    let store = ledgers.store();
+    let next = store.status().latest().and_then(LedgerSeq::next).or(first.map(LedgerSeq));
+    let reports = Reports {
+        health: Arc::clone(ledgers.health()),
+        metrics: Arc::clone(ledgers.metrics()),
+        component: SOURCE,
+    };
+    Follower::new(
+        vec![Candidate::new("source", source)],
+        Task { next, start: StartPoint::Oldest, last: None },
+        store.network().clone(),
+        Arc::clone(store) as _,
+        reports,
+        patience,
+        StdRng::seed_from_u64(11),
+    )
 }
 
-/// Stores on a thread of its own what is received, all of it indexed, until nothing more comes. A
-/// failure is reported as the service reports it.
-pub fn store_all(
-    store: &Arc<Store>,
-    health: &Arc<Health>,
-    received: mpsc::Receiver<RawLedger>,
-) -> thread::JoinHandle<Result<(), PipelineError>> {
-    let (store, health) = (Arc::clone(store), Arc::clone(health));
-    health.up(INGESTION);
-    thread::spawn(move || {
-        let everything = IndexOptions {
-            classic_events: true,
-            fee_events: true,
-            contracts: None,
-            raw_ledgers: true,
-        };
-        let steps = Arc::new(Metrics::new().unwrap()) as Arc<dyn StepObserver>;
-        let mut received = received;
-        let ledgers = std::iter::from_fn(|| received.blocking_recv().map(Ok::<_, Infallible>));
-        let pipeline = Pipeline::new(store, everything, steps);
-        let result = pipeline.run(ledgers, Durability::Deferred, |_| ControlFlow::Continue(()));
-        if let Err(error) = &result {
-            health.down(INGESTION, error.to_string());
-        }
-        result
-    })
+/// Stores what is followed until it ends or `stop` turns true.
+pub async fn store_all(
+    ledgers: Arc<Ledgers>,
+    mut follower: Follower,
+    stop: watch::Receiver<bool>,
+) -> Ended {
+    let ingestion = Ingestion {
+        ledgers: &ledgers,
+        durability: Durability::Deferred,
+        component: INGESTION,
+        stored: Arc::new(|_| {}),
+    };
+    ingestion.run(&mut follower, stop).await
 }

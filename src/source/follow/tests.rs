@@ -1,10 +1,19 @@
+mod faults;
+mod several;
+mod world;
+
 use std::collections::VecDeque;
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 
+use super::member::LONGEST_ASKED_WAIT;
 use super::*;
+use crate::domain::{Network, StartPoint};
 use crate::observe::health::Component;
 use crate::source::Origin;
 
@@ -85,6 +94,18 @@ struct Run {
     took: Duration,
 }
 
+fn following(source: Scripted, next: Option<u32>, reports: Reports) -> Follower {
+    Follower::new(
+        vec![Candidate::new("script", Box::new(source))],
+        Task { next: next.map(LedgerSeq), start: StartPoint::Oldest, last: None },
+        Network::from_passphrase("Apply Load"),
+        Arc::<world::Stored>::default(),
+        reports,
+        Patience::default(),
+        StdRng::seed_from_u64(7),
+    )
+}
+
 /// Runs a script for a virtual hour at most.
 async fn run_from(next: Option<u32>, range: Option<(u32, u32)>, steps: Vec<Step>) -> Run {
     let seen = Arc::new(Mutex::new(Seen::default()));
@@ -96,18 +117,11 @@ async fn run_from(next: Option<u32>, range: Option<(u32, u32)>, steps: Vec<Step>
     };
     let health = Arc::new(Health::default());
     let metrics = Arc::new(Metrics::new().unwrap());
-    let reports = Reports { health: Arc::clone(&health), metrics };
-    let follower = Follower::new(
-        Box::new(source),
-        Network::from_passphrase("Apply Load"),
-        reports,
-        Patience::default(),
-        StdRng::seed_from_u64(7),
-    );
+    let reports = Reports { health: Arc::clone(&health), metrics, component: COMPONENT };
+    let mut follower = following(source, next, reports);
     let (out, mut ledgers) = mpsc::channel(1000);
     let start = Instant::now();
-    let following = follower.run(next.map(LedgerSeq), out);
-    let result = timeout(Duration::from_secs(3600), following).await.ok();
+    let result = timeout(Duration::from_secs(3600), follower.run(out)).await.ok();
     let took = start.elapsed();
     let mut received = Vec::new();
     while let Some(ledger) = ledgers.recv().await {
@@ -197,19 +211,20 @@ async fn a_call_that_hangs_counts_as_a_failure() {
     assert_eq!(run.received, [5]);
     assert!(run.took >= Patience::default().call);
     let run = run_from(Some(5), None, vec![Hangs]).await;
-    assert_eq!(is_down(&run.health).unwrap(), "the script did not answer within 60 s");
+    assert!(is_down(&run.health).unwrap().starts_with("the script did not answer within"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn stops_for_good_when_it_must() {
+async fn says_why_it_cannot_go_on() {
     let run = run_from(Some(5), None, vec![Yield(vec![5]), Dies]).await;
     assert!(matches!(run.result, Some(Err(FollowError::Source(_)))));
     assert_eq!(run.received, [5]);
     assert_eq!(is_down(&run.health).unwrap(), "the script is over");
 
     let run = run_from(Some(5), Some((7, 9)), vec![NotYet]).await;
-    let error = run.result.unwrap().unwrap_err().to_string();
-    assert!(error.contains("begins at ledger 7, but the next ledger needed is 5"), "{error}");
+    assert!(run.result.is_none() && run.asked.is_empty(), "somebody may import what is missing");
+    let reason = is_down(&run.health).unwrap();
+    assert!(reason.contains("begins at ledger 7, but the next ledger needed is 5"), "{reason}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,12 +248,14 @@ async fn ends_when_nobody_receives() {
         passphrase: None,
         seen: Arc::default(),
     };
-    let reports = Reports { health: Arc::default(), metrics: Arc::new(Metrics::new().unwrap()) };
-    let network = Network::from_name_or_passphrase("testnet");
-    let chance = StdRng::seed_from_u64(1);
-    let follower = Follower::new(Box::new(source), network, reports, Patience::default(), chance);
+    let reports = Reports {
+        health: Arc::default(),
+        metrics: Arc::new(Metrics::new().unwrap()),
+        component: COMPONENT,
+    };
+    let mut follower = following(source, Some(5), reports);
     let (out, mut ledgers) = mpsc::channel(2);
-    let task = tokio::spawn(follower.run(Some(LedgerSeq(5)), out));
+    let task = tokio::spawn(async move { follower.run(out).await });
     assert_eq!(ledgers.recv().await.unwrap().sequence, LedgerSeq(5));
     drop(ledgers);
     assert_eq!(task.await.unwrap().unwrap(), Followed::ReceiverClosed);
@@ -253,7 +270,7 @@ async fn waits_as_long_as_it_is_asked_to_but_not_for_ever() {
     assert_eq!(run.took, LONGEST_ASKED_WAIT);
     // A long wait is told before it begins.
     let run = run_from(Some(5), None, vec![AsksToWait(86_400), Hangs]).await;
-    assert_eq!(is_down(&run.health).unwrap(), "the script did not answer within 60 s");
+    assert!(is_down(&run.health).unwrap().starts_with("the script did not answer within"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -209,9 +209,10 @@ impl Ends {
         self.newest = self.newest.max(Some(ledger));
     }
 
-    /// Takes note that a ledger between the known ends is missing.
-    pub fn misses(&mut self, ledger: LedgerSeq) {
+    /// Takes note that a ledger is missing. When the lake is known to begin later, the first ledger.
+    pub fn misses(&mut self, ledger: LedgerSeq) -> Option<LedgerSeq> {
         self.doubted |= self.newest.is_some_and(|newest| ledger <= newest);
+        self.oldest.filter(|oldest| ledger < *oldest)
     }
 
     /// Looks for both ends; none when the lake is empty.

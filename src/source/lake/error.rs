@@ -77,6 +77,16 @@ pub enum LakeError {
         /// Where it should be.
         key: String,
     },
+    /// It begins later.
+    #[error("the lake {place} begins at ledger {oldest} and does not have ledger {ledger}")]
+    BeginsLater {
+        /// The lake.
+        place: String,
+        /// Its first ledger.
+        oldest: LedgerSeq,
+        /// The ledger that was asked for.
+        ledger: LedgerSeq,
+    },
     /// It cannot be listed, and no file is where one was looked for.
     #[error(
         "the lake {place} cannot be listed, and no ledger was found near {near}: wait until there \
@@ -173,6 +183,7 @@ impl From<LakeError> for SourceError {
             | LakeError::OtherLayout { .. }
             | LakeError::WrongNetwork { .. }
             | LakeError::Reset { .. } => Self::Fatal(error.to_string()),
+            LakeError::BeginsLater { .. } => Self::Gone(error.to_string()),
             LakeError::Transport { delay: Some(delay), .. } => {
                 Self::RetryAfter { reason: error.to_string(), delay }
             }

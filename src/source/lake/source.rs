@@ -111,10 +111,13 @@ impl LakeSource {
                 }
                 Ok(Fetched::Ledgers(ledgers))
             }
-            Ok(None) => {
-                self.ends.misses(from);
-                Ok(Fetched::NotYet)
-            }
+            Ok(None) => match self.ends.misses(from) {
+                Some(oldest) => {
+                    let (place, ledger) = (lake.place(), from);
+                    Err(LakeError::BeginsLater { place, oldest, ledger })
+                }
+                None => Ok(Fetched::NotYet),
+            },
             Err(error) if error.is_of_content() => self.judge(&lake, from, error).await,
             Err(error) => Err(error),
         }

@@ -96,6 +96,9 @@ async fn a_missing_file_is_a_gap_inside_a_range_and_patience_at_the_tip() {
     assert!(matches!(missing, Fetched::NotYet));
     let range = source.range().await.unwrap().unwrap();
     assert_eq!(range, LedgerRange::new(63_092_982, 63_092_993), "it is a gap");
+    let error = source.fetch(LedgerSeq(63_092_981)).await.unwrap_err();
+    assert!(matches!(error, crate::source::follow::SourceError::Gone(_)), "{error}");
+    assert!(error.to_string().contains("begins at ledger 63092982"), "{error}");
     let tip = source.fetch(LedgerSeq(63_092_994)).await.unwrap();
     assert!(matches!(tip, Fetched::NotYet));
 }

@@ -185,8 +185,7 @@ async fn what_is_removed_and_begun_anew_is_noticed() {
 
     // The beginning is removed while it is read.
     store.holds(&[(500, 1000)]);
-    let mut ends = Ends::default();
-    ends.oldest = Some(LedgerSeq::FIRST);
+    let mut ends = Ends { oldest: Some(LedgerSeq::FIRST), ..Ends::default() };
     ends.holds(LedgerSeq(1000));
     ends.misses(LedgerSeq(400));
     let range = ends.survey(&lake, Some(LedgerSeq(400))).await.unwrap();

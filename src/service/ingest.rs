@@ -1,0 +1,191 @@
+//! Ledgers from a follower into the store, in sessions: each lasts until a ledger cannot be stored. Then
+//! the follower learns whether the ledger or the store is to blame, and the next session begins there.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use super::{Ledgers, stopped};
+use crate::domain::{LedgerRange, LedgerSeq};
+use crate::observe::health::Health;
+use crate::pipeline::{Ingested, PipelineError};
+use crate::source::RawLedger;
+use crate::source::follow::{Covered, Flight, FollowError, Followed, Follower, Refusal};
+use crate::store::{Committed, Durability, Store, StoreError};
+use crate::verify::VerifyError;
+
+/// Ledgers between source and pipeline.
+const LEDGERS_AHEAD: usize = 8;
+/// First and longest wait before the store is tried again.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LONGEST_RETRY: Duration = Duration::from_secs(8);
+
+/// How an ingestion ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// The follower has no more ledgers; all it sent are stored.
+    Followed(Followed),
+    /// The follower cannot go on; all it sent are stored.
+    GivenUp(FollowError),
+    /// It was told to stop; ledgers at hand are stored.
+    Stopped,
+}
+
+/// What to do with each ledger, and where to report.
+pub struct Ingestion<'a> {
+    /// Where ledgers go.
+    pub ledgers: &'a Arc<Ledgers>,
+    /// When a ledger counts as stored.
+    pub durability: Durability,
+    /// Name under which trouble with storing is reported to health.
+    pub component: &'static str,
+    /// Learns of each stored ledger.
+    pub stored: Arc<dyn Fn(&Ingested) + Send + Sync>,
+}
+
+/// What ended a session.
+enum Session {
+    Ended(Ended),
+    /// The oldest ledger on its way is not what it should be.
+    Refused(Refusal),
+    /// The ledgers may be good; storing failed, after some that were stored or right away.
+    Failed {
+        reason: String,
+        after_some: bool,
+    },
+}
+
+impl Ingestion<'_> {
+    /// Stores what the follower sends until it has no more or `stop` turns true. A ledger that does not
+    /// fit is never stored: the follower looks for a better one. When the store fails, the same ledgers
+    /// are tried again later.
+    pub async fn run(&self, follower: &mut Follower, stop: watch::Receiver<bool>) -> Ended {
+        let health = self.ledgers.health();
+        health.up(self.component);
+        let mut failures = 0;
+        loop {
+            match self.session(follower, stop.clone()).await {
+                Session::Ended(ended) => return ended,
+                Session::Refused(refusal) => {
+                    tracing::error!("a ledger is refused: {}", refusal.reason());
+                    self.ledgers.metrics().ledger_refused();
+                    health.down(self.component, refusal.reason());
+                    follower.refused(&refusal);
+                }
+                Session::Failed { reason, after_some } => {
+                    failures = if after_some { 0 } else { failures };
+                    let delay = LONGEST_RETRY.min(FIRST_RETRY.saturating_mul(1 << failures.min(8)));
+                    failures += 1;
+                    let retry_in_ms = delay.as_millis() as u64;
+                    tracing::error!(retry_in_ms, "storing failed: {reason}");
+                    health.down(self.component, reason);
+                    follower.interrupted();
+                    tokio::select! {
+                        () = sleep(delay) => {}
+                        () = stopped(stop.clone()) => return Ended::Stopped,
+                    }
+                }
+            }
+        }
+    }
+
+    async fn session(&self, follower: &mut Follower, stop: watch::Receiver<bool>) -> Session {
+        let (out, received) = mpsc::channel(LEDGERS_AHEAD);
+        let (storing_ends, storing_ended) = oneshot::channel::<Infallible>();
+        let some_stored = Arc::new(AtomicBool::new(false));
+        let storing = spawn_blocking({
+            let (ledgers, durability) = (Arc::clone(self.ledgers), self.durability);
+            let stored = self.noting(Arc::clone(follower.flight()), Arc::clone(&some_stored));
+            move || {
+                ledgers.store_all(Received(received), durability, move |ingested| {
+                    // Goes with this closure, as soon as nothing more is stored: the source may not
+                    // send anything for long.
+                    let _ = &storing_ends;
+                    stored(ingested);
+                })
+            }
+        });
+        // Dropping the follower's future ends the ledgers, and then the storing.
+        let ended = tokio::select! {
+            followed = follower.run(out) => match followed {
+                Ok(followed) => Ended::Followed(followed),
+                Err(error) => Ended::GivenUp(error),
+            },
+            _ = storing_ended => Ended::Followed(Followed::ReceiverClosed),
+            () = stopped(stop) => Ended::Stopped,
+        };
+        let after_some = some_stored.load(Ordering::Relaxed);
+        match storing.await {
+            Ok(Ok(())) => Session::Ended(ended),
+            Ok(Err(error)) => match refusal(&error) {
+                Some(refusal) => Session::Refused(refusal),
+                None => Session::Failed { reason: error.to_string(), after_some },
+            },
+            Err(error) => {
+                let reason = format!("the pipeline stopped unexpectedly: {error}");
+                Session::Failed { reason, after_some }
+            }
+        }
+    }
+
+    /// Takes note of each stored ledger, and of the first new one after trouble.
+    fn noting(
+        &self,
+        flight: Arc<Flight>,
+        some_stored: Arc<AtomicBool>,
+    ) -> impl Fn(&Ingested) + Send + use<> {
+        let (health, component) = (Arc::clone(self.ledgers.health()), self.component);
+        let stored = Arc::clone(&self.stored);
+        move |ingested| {
+            flight.arrived();
+            if ingested.committed == Committed::New {
+                some_stored.store(true, Ordering::Relaxed);
+                recovered(&health, component);
+            }
+            stored(ingested);
+        }
+    }
+}
+
+fn recovered(health: &Health, component: &'static str) {
+    if health.is_down(component) {
+        tracing::info!("{component} goes on");
+        health.up(component);
+    }
+}
+
+/// What is wrong with the ledger, when the ledger is to blame and not the store.
+fn refusal(error: &PipelineError) -> Option<Refusal> {
+    let reason = error.to_string();
+    match error {
+        PipelineError::Decode { .. } | PipelineError::Verify { .. } => Some(Refusal::Data(reason)),
+        PipelineError::Store { source: StoreError::Chain(chain), .. } => Some(match chain {
+            VerifyError::BrokenLink { .. } => Refusal::Link(reason),
+            VerifyError::Conflict { .. } => Refusal::Conflict(reason),
+            _ => Refusal::Data(reason),
+        }),
+        _ => None,
+    }
+}
+
+/// Ledgers from a channel, for a thread that may block.
+struct Received(mpsc::Receiver<RawLedger>);
+
+impl Iterator for Received {
+    type Item = Result<RawLedger, Infallible>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.blocking_recv().map(Ok)
+    }
+}
+
+impl Covered for Store {
+    fn range_of(&self, ledger: LedgerSeq) -> Option<LedgerRange> {
+        Self::range_of(self, ledger)
+    }
+}

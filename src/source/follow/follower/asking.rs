@@ -1,0 +1,347 @@
+//! Questions to one source, and what its answers mean.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{Fault, Followed, Follower, Outcome};
+use crate::domain::{LedgerRange, LedgerSeq, Network, StartPoint};
+use crate::source::RawLedger;
+use crate::source::follow::flight::Sent;
+use crate::source::follow::member::{Kind, ORDINARY_LAG, Survey, Trouble};
+use crate::source::follow::{Fetched, LedgerSource, SourceError};
+
+/// A network that ends this many ledgers before what is stored, a day of them, does not lag.
+const LEDGERS_OF_A_DAY: u32 = 17_280;
+
+/// How far sending came.
+enum Reached {
+    End,
+    /// The ledger after the last one sent is missing; this one comes after the gap.
+    Gap(LedgerSeq),
+    Closed,
+    EndOfNumbers(LedgerSeq),
+}
+
+impl Follower {
+    /// Asks a source for what is needed next, and sends what it yields.
+    pub(super) async fn ask(
+        &mut self,
+        index: usize,
+        out: &mpsc::Sender<RawLedger>,
+    ) -> Result<Outcome, Fault> {
+        self.check_network(index).await?;
+        let Some(next) = self.next else { return self.begin(index).await };
+        self.survey(index, next).await?;
+        let from = self.members[index].compare.filter(|compare| *compare < next);
+        let timer = Instant::now();
+        let fetched = match self.call(index, |source| source.fetch(from.unwrap_or(next))).await {
+            Err(Fault::Trouble(trouble, _)) if from.is_some() && trouble.kind == Kind::Lacks => {
+                // Nothing to compare with.
+                self.members[index].compare = None;
+                return Ok(Outcome::Answered);
+            }
+            fetched => fetched?,
+        };
+        match fetched {
+            Fetched::Ended => Ok(Outcome::Ended(Followed::SourceEnded)),
+            Fetched::NotYet if from.is_some() => {
+                self.members[index].compare = None;
+                Ok(Outcome::Answered)
+            }
+            Fetched::NotYet => self.at_tip(index, next),
+            Fetched::Ledgers(ledgers) => {
+                self.reports.metrics.observe_step("fetch", timer.elapsed());
+                self.take(index, ledgers, from, next, out).await
+            }
+        }
+    }
+
+    /// Sends what was fetched, and judges it by how far it reaches.
+    async fn take(
+        &mut self,
+        index: usize,
+        ledgers: Vec<RawLedger>,
+        compare: Option<LedgerSeq>,
+        next: LedgerSeq,
+        out: &mpsc::Sender<RawLedger>,
+    ) -> Result<Outcome, Fault> {
+        if let Some(compare) = compare
+            && compare.next() != Some(next)
+        {
+            self.members[index].compare = None;
+            let one = ledgers.into_iter().filter(|ledger| ledger.sequence == compare).collect();
+            return Ok(match self.send(index, one, compare, compare, out).await {
+                Reached::Closed => Outcome::Ended(Followed::ReceiverClosed),
+                _ => Outcome::Answered,
+            });
+        }
+        let last = self.task.last.unwrap_or(LedgerSeq(u32::MAX));
+        let reached = self.send(index, ledgers, compare.unwrap_or(next), last, out).await;
+        let now_next = self.next.unwrap_or(next);
+        let progress = now_next > next;
+        if progress {
+            self.progress = Some(Instant::now());
+            self.works(index);
+            self.tip_is(index, LedgerSeq(now_next.0 - 1));
+        }
+        match reached {
+            Reached::Closed => Ok(Outcome::Ended(Followed::ReceiverClosed)),
+            Reached::EndOfNumbers(last) => Ok(Outcome::EndOfNumbers(last)),
+            Reached::End | Reached::Gap(_) if progress => Ok(Outcome::Answered),
+            Reached::Gap(beyond) => {
+                let name = self.members[index].source.name();
+                let skip = format!("{name} skips from ledger {next} to {beyond}");
+                Err(Fault::of(Kind::Skips, skip))
+            }
+            Reached::End if compare.is_some() => {
+                self.members[index].compare = None;
+                Ok(Outcome::Answered)
+            }
+            // Only repeats: nothing new yet.
+            Reached::End => self.at_tip(index, next),
+        }
+    }
+
+    /// Sends what continues at `from` without a gap, up to `last`, and moves the next ledger behind it.
+    async fn send(
+        &mut self,
+        index: usize,
+        mut ledgers: Vec<RawLedger>,
+        from: LedgerSeq,
+        last: LedgerSeq,
+        out: &mpsc::Sender<RawLedger>,
+    ) -> Reached {
+        ledgers.sort_by_key(|ledger| ledger.sequence);
+        let mut due = from;
+        for ledger in ledgers {
+            if ledger.sequence < due {
+                continue;
+            }
+            if ledger.sequence > due {
+                return Reached::Gap(ledger.sequence);
+            }
+            if due > last {
+                return Reached::End;
+            }
+            let Some(permit) = self.room(index, out).await else { return Reached::Closed };
+            let compared = self.next.is_some_and(|next| due < next);
+            self.flight.sent(Sent { ledger: due, source: index, compared });
+            permit.send(ledger);
+            match due.next() {
+                Some(following) => due = following,
+                None => return Reached::EndOfNumbers(due),
+            }
+            self.next = self.next.max(Some(due));
+        }
+        Reached::End
+    }
+
+    /// Waits for room, and goes on asking for the network's tip while it waits.
+    async fn room<'o>(
+        &mut self,
+        index: usize,
+        out: &'o mpsc::Sender<RawLedger>,
+    ) -> Option<mpsc::Permit<'o, RawLedger>> {
+        loop {
+            let due = self.members[index].survey_due(&self.patience);
+            tokio::select! {
+                biased;
+                permit = out.reserve() => return permit.ok(),
+                () = sleep_until(due) => {}
+            }
+            // A failure is met again, as the first, when there is room.
+            let range = self.call(index, |source| source.range()).await.ok().flatten();
+            let known = range.or(self.members[index].range());
+            self.surveyed(index, known);
+        }
+    }
+
+    /// Waits for the network to close the next ledger. A source that announced it must have it.
+    fn at_tip(&mut self, index: usize, next: LedgerSeq) -> Result<Outcome, Fault> {
+        let member = &mut self.members[index];
+        let name = member.source.name();
+        if let Some(range) = member.range().filter(|range| range.last >= next) {
+            member.survey = None;
+            return Err(Fault::fails(format!(
+                "{name} has ledger {} but not ledger {next}",
+                range.last
+            )));
+        }
+        let tip = self.reports.health.network_latest();
+        let far = tip.is_some_and(|tip| tip.0 > next.0.saturating_add(ORDINARY_LAG));
+        if self.task.last.is_some() || (index > 0 && far) {
+            return Err(Fault::of(Kind::Lacks, format!("{name} does not have ledger {next} yet")));
+        }
+        let poll = member.source.poll().unwrap_or(self.patience.poll);
+        member.rest(Instant::now() + poll);
+        self.works(index);
+        Ok(Outcome::Answered)
+    }
+
+    async fn check_network(&mut self, index: usize) -> Result<(), Fault> {
+        if self.members[index].network_checked {
+            return Ok(());
+        }
+        if let Some(passphrase) = self.call(index, |source| source.passphrase()).await? {
+            let found = Network::from_passphrase(passphrase);
+            if found != self.network {
+                let (name, wanted) = (self.members[index].source.name(), &self.network);
+                return Err(Fault::of(
+                    Kind::OtherNetwork,
+                    format!(
+                        "{name} yields ledgers of the network {found}, not of {wanted}: correct its \
+                         address, or follow {found} with another data directory"
+                    ),
+                ));
+            }
+        }
+        self.members[index].network_checked = true;
+        Ok(())
+    }
+
+    /// Finds the first ledger for an empty store.
+    async fn begin(&mut self, index: usize) -> Result<Outcome, Fault> {
+        let next = match self.task.start {
+            StartPoint::At(ledger) => Some(ledger),
+            StartPoint::Genesis => Some(LedgerSeq::FIRST),
+            StartPoint::Oldest | StartPoint::Tip => {
+                let range = self.call(index, |source| source.range()).await?;
+                self.surveyed(index, range);
+                let oldest = self.task.start == StartPoint::Oldest;
+                range.map(|range| if oldest { range.first } else { range.last.max(range.first) })
+            }
+        };
+        if next.is_none() {
+            // It has nothing yet.
+            self.members[index].rest(Instant::now() + self.patience.poll);
+            self.works(index);
+        }
+        self.next = next;
+        Ok(Outcome::Answered)
+    }
+
+    /// From time to time, asks what the source has; compares what it last said with the ledger needed.
+    async fn survey(&mut self, index: usize, next: LedgerSeq) -> Result<(), Fault> {
+        if self.members[index].survey_due(&self.patience) <= Instant::now() {
+            let range = self.call(index, |source| source.range()).await?;
+            self.surveyed(index, range);
+        }
+        let member = &mut self.members[index];
+        let Some(range) = member.range() else { return Ok(()) };
+        let name = member.source.name();
+        if range.first > next && !member.source.may_reach_back() {
+            return Err(Fault::of(
+                Kind::Lacks,
+                format!(
+                    "{name} begins at ledger {}, but the next ledger needed is {next}: import the \
+                     ledgers between, or add a source to source.gaps that has them",
+                    range.first
+                ),
+            ));
+        }
+        if range.last.0.saturating_add(ORDINARY_LAG) >= next.0 || range.is_empty() {
+            return Ok(());
+        }
+        self.is_behind(index, range, next)
+    }
+
+    /// The source ends far before what is stored: it lags, or its network began again. Where both have a
+    /// ledger, that one decides.
+    fn is_behind(
+        &mut self,
+        index: usize,
+        range: LedgerRange,
+        next: LedgerSeq,
+    ) -> Result<(), Fault> {
+        let stored = next.0.saturating_sub(1);
+        let common = self.covered.range_of(range.last).map(|_| range.last);
+        let member = &mut self.members[index];
+        if member.compare.is_some() {
+            return Ok(());
+        }
+        member.survey = None;
+        let name = member.source.name();
+        let what =
+            format!("{name} ends at ledger {}, but ledger {stored} is stored already", range.last);
+        let resets = matches!(self.network.name(), "testnet" | "futurenet");
+        let day = range.last.0.saturating_add(LEDGERS_OF_A_DAY) < stored;
+        let text = match common {
+            Some(_) => {
+                let first_time = !matches!(member.kind(), Some(Kind::Behind | Kind::Disputes(_)));
+                member.compare = common.filter(|_| first_time);
+                format!("{what}: it lags behind")
+            }
+            None if resets && day => format!(
+                "{what}: {} was reset; ingestion has stopped, and goes on with a new, empty data \
+                 directory, while this one keeps what it holds",
+                self.network
+            ),
+            None => format!(
+                "{what}: it lags behind, or its network was reset and needs a new, empty data directory"
+            ),
+        };
+        Err(Fault::of(Kind::Behind, text))
+    }
+
+    /// Looks at a source while another one is in use.
+    pub(super) async fn probe(&mut self, index: usize) {
+        let (limit, name) = (self.patience.probe, self.members[index].source.name());
+        let looked = timeout(limit, async {
+            self.check_network(index).await?;
+            self.call(index, |source| source.range()).await
+        });
+        let answer = match looked.await {
+            Ok(answer) => answer,
+            Err(_) => Err(Fault::Hung(silent(&name, limit))),
+        };
+        let answer = match answer {
+            Ok(range) => {
+                self.surveyed(index, range);
+                Ok(())
+            }
+            Err(Fault::Over(reason)) => {
+                self.members[index].ends(reason);
+                return;
+            }
+            Err(Fault::Hung(reason) | Fault::Trouble(Trouble { reason, .. }, _)) => Err(reason),
+        };
+        let next = self.next.unwrap_or_default();
+        self.members[index].probed(answer, next, &self.patience);
+    }
+
+    /// Notes what a source says it has.
+    fn surveyed(&mut self, index: usize, range: Option<LedgerRange>) {
+        self.members[index].survey = Some(Survey { at: Instant::now(), range });
+        if let Some(range) = range {
+            self.tip_is(index, range.last);
+            self.watch_window(index, range);
+        }
+    }
+
+    /// Asks a question, and reports when there is no answer for long.
+    async fn call<T>(
+        &mut self,
+        index: usize,
+        question: impl for<'s> FnOnce(&'s mut dyn LedgerSource) -> BoxFuture<'s, Result<T, SourceError>>,
+    ) -> Result<T, Fault> {
+        let (limit, silence) = (self.patience.call, self.patience.silence.min(self.patience.call));
+        let name = self.members[index].source.name();
+        let mut answer = pin!(question(self.members[index].source.as_mut()));
+        if let Ok(answer) = timeout(silence, &mut answer).await {
+            return Ok(answer?);
+        }
+        self.reports.health.down(self.reports.component, silent(&name, silence));
+        match timeout(limit - silence, answer).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Fault::Hung(silent(&name, limit))),
+        }
+    }
+}
+
+fn silent(name: &str, time: Duration) -> String {
+    format!("{name} did not answer within {} s", time.as_secs())
+}

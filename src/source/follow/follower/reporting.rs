@@ -1,0 +1,163 @@
+//! What the follower says about its sources: health, metrics and log.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Fault, Follower};
+use crate::domain::{LedgerRange, LedgerSeq};
+use crate::source::follow::WINDOW;
+use crate::source::follow::member::{Kind, Member, Trouble};
+use crate::source::follow::window::Alarm;
+
+impl Follower {
+    /// A source failed: it rests, and is reported when nobody takes its place.
+    pub(super) fn fault(&mut self, index: usize, fault: Fault, asked: Instant) {
+        let member = &mut self.members[index];
+        let before = member.reason().map(str::to_owned);
+        let (trouble, wait) = match fault {
+            Fault::Trouble(trouble, wait) => (trouble, wait),
+            Fault::Hung(reason) => {
+                member.hung();
+                (Trouble::new(Kind::Fails, reason), Duration::ZERO)
+            }
+            Fault::Over(reason) => {
+                tracing::error!("a source is given up: {reason}");
+                member.ends(reason);
+                self.report_trouble();
+                return;
+            }
+        };
+        let delay = member.fails(trouble, asked, wait, &self.patience, &mut self.chance);
+        member.lacks(self.next.unwrap_or_default());
+        let (failures, retry_in_ms) = (member.failures(), delay.as_millis() as u64);
+        let reason = member.reason().unwrap_or_default();
+        // A long failure is told ever more rarely.
+        if before.as_deref() != Some(reason) || failures.is_power_of_two() {
+            tracing::warn!(failures, retry_in_ms, "the source failed: {reason}");
+        } else {
+            tracing::debug!(failures, retry_in_ms, "the source failed: {reason}");
+        }
+        self.report_trouble();
+    }
+
+    /// A source answered as it should.
+    pub(super) fn works(&mut self, index: usize) {
+        self.members[index].works();
+        if self.members[index].is_troubled() {
+            // Whether what it sent can be stored is not known yet.
+            return;
+        }
+        let name = self.members[index].source.name();
+        let instead = self.members[..index].iter().find_map(Member::reason);
+        let detail = match instead {
+            Some(reason) => format!("{name}, because {reason}"),
+            None => name,
+        };
+        self.reports.health.up_with(self.reports.component, detail);
+    }
+
+    fn report_trouble(&self) {
+        if self.members.iter().all(Member::is_down) {
+            self.reports.health.down(self.reports.component, self.reasons());
+        }
+    }
+
+    /// Why none of the sources can be used.
+    pub(super) fn reasons(&self) -> String {
+        if let Some(divergence) = self.divergence() {
+            return divergence;
+        }
+        let mut reasons: Vec<&str> = self.members.iter().filter_map(Member::reason).collect();
+        reasons.dedup();
+        if reasons.is_empty() { "there is no source".to_owned() } else { reasons.join("; ") }
+    }
+
+    /// What to say when every source that has an opinion has another chain than the store.
+    fn divergence(&self) -> Option<String> {
+        let disputes = |member: &&Member| matches!(member.kind(), Some(Kind::Disputes(_)));
+        let (first, names): (Vec<_>, Vec<_>) = self
+            .members
+            .iter()
+            .filter(disputes)
+            .map(|member| (member.kind(), member.source.name()))
+            .unzip();
+        let Some(Some(Kind::Disputes(ledger))) = first.first() else { return None };
+        Some(format!(
+            "{} has another ledger {ledger} than the one that is stored: {} was reset, or this data \
+             directory holds wrong ledgers; ingestion has stopped, and goes on with a new, empty data \
+             directory, while this one keeps what it holds",
+            names.join(" and "),
+            self.network,
+        ))
+    }
+
+    /// A source is asked from now on.
+    pub(super) fn activate(&mut self, index: usize) {
+        let before = self.active.replace(index);
+        if before == Some(index) {
+            return;
+        }
+        self.window.forget();
+        // A bounded task runs beside the one without an end, which is what the metrics are about.
+        let members = self.members.iter().enumerate().filter(|_| self.task.last.is_none());
+        for (other, member) in members {
+            self.reports.metrics.source_is_active(&member.label, other == index);
+        }
+        let name = self.members[index].source.name();
+        match before.map(|before| &self.members[before]) {
+            None => tracing::info!("ledgers come from {name}"),
+            Some(other) => match other.reason() {
+                Some(reason) => tracing::warn!("ledgers come from {name} now: {reason}"),
+                None => tracing::info!("ledgers come from {name} again"),
+            },
+        }
+    }
+
+    /// The tip never falls back: a source that lags says nothing about the network.
+    pub(super) fn tip_is(&self, index: usize, ledger: LedgerSeq) {
+        let member = &self.members[index];
+        let doubtful = matches!(
+            member.kind(),
+            Some(Kind::Refused(_) | Kind::Disputes(_) | Kind::OtherNetwork)
+        );
+        let known = self.reports.health.network_latest();
+        if !doubtful && known.is_none_or(|known| known < ledger) {
+            self.reports.health.network_latest_is(ledger);
+            self.reports.metrics.network_latest_is(ledger);
+        }
+    }
+
+    /// Warns before the next ledger is gone, when nobody else may have it.
+    pub(super) fn watch_window(&mut self, index: usize, range: LedgerRange) {
+        let Some(next) = self.next.filter(|_| self.active == Some(index)) else { return };
+        if self.task.last.is_some() {
+            return;
+        }
+        self.reports.metrics.source_window_left_is(next.0.saturating_sub(range.first.0));
+        let alone = self.members.iter().filter(|member| !member.is_over()).count() == 1;
+        let alarm = self.window.observe(Instant::now(), range, next);
+        match alarm.filter(|_| alone) {
+            None if self.reports.health.is_down(WINDOW) => {
+                tracing::info!("the next ledger is out of danger again");
+                self.reports.health.up(WINDOW);
+            }
+            None => {}
+            Some(Alarm { left, time }) => {
+                let name = self.members[index].source.name();
+                let hours = time.map(|time| time.as_secs() / 3600);
+                let hours = hours.map(|hours| format!(", in about {hours} h")).unwrap_or_default();
+                let text = format!(
+                    "ledger {next}, the next one needed, is only {left} ledgers above the oldest that \
+                     {name} still has, and will be gone{hours}: find out why storing is slow, or add a \
+                     source to source.gaps that keeps older ledgers"
+                );
+                if !self.reports.health.is_down(WINDOW) {
+                    tracing::error!("{text}");
+                }
+                self.reports.health.down(WINDOW, text);
+            }
+        }
+        self.reports.metrics.source_window_alarm_is(self.reports.health.is_down(WINDOW));
+    }
+}
