@@ -127,6 +127,11 @@ impl Following {
         });
     }
 
+    /// Waits until following has ended by itself, and says how.
+    pub fn end(self) -> Ended {
+        self.runtime.block_on(self.following).unwrap()
+    }
+
     /// Stops following and waits until what was fetched is stored.
     pub fn stop(self) {
         self.stop.send_replace(true);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use orrery::domain::LedgerSeq;
+use orrery::service::Ended;
 use orrery::source::follow::Patience;
 use orrery::source::lake::{GivenLayout, LakeSettings, LakeSource};
 use orrery::store::Store;
@@ -93,7 +94,7 @@ fn survives(trouble: &Trouble) {
     let healed = Instant::now();
     following.wait_until_stored(40, RECOVERY);
     println!("{}: recovered after {:?}", trouble.name, healed.elapsed());
-    following.stop().unwrap();
+    following.stop();
     scene.assert_holds(&MAIN);
 }
 
@@ -169,7 +170,7 @@ fn what_heals_is_noticed_within_ten_seconds() {
         let healed = Instant::now();
         following.wait_until_stored(40, RECOVERY);
         println!("{words}: noticed after {:?}", healed.elapsed());
-        following.stop().unwrap();
+        following.stop();
         scene.assert_holds(&MAIN);
     }
 }
@@ -221,7 +222,7 @@ fn every_damaged_file_is_told_and_overcome() {
     }
 }
 
-/// What is wrong inside a ledger is found by whoever stores it, and ends the ingestion.
+/// What is wrong inside a ledger is found by whoever stores it, and asked for again.
 #[test]
 fn a_ledger_of_another_chain_is_never_stored() {
     let forked: fn(&Asked, Reply) -> Reply = |asked, honest| match asked.ledger {
@@ -254,11 +255,9 @@ fn a_ledger_of_another_chain_is_never_stored() {
         scene.lake.closes(40);
         following.wait_until_down(INGESTION, words);
         assert_eq!(following.latest(), 24);
-        following.stop().unwrap_err();
         scene.lake.heals();
-        let following = scene.follow();
         following.wait_until_stored(40, RECOVERY);
-        following.stop().unwrap();
+        following.stop();
         scene.assert_holds(&MAIN);
     }
 }
@@ -269,16 +268,15 @@ fn a_manifest_of_another_network_is_refused_by_name() {
     scene.lake.says_passphrase(FOREIGN.network.passphrase());
     let following = scene.follow();
     following.wait_until_down(SOURCE, "of the network \"Elsewhere ; May 2026\", not of local");
-    let (followed, stored) = following.end();
-    assert!(followed.unwrap_err().to_string().contains("not of local"));
-    stored.unwrap();
+    let Ended::GivenUp(error) = following.end() else { panic!("it cannot go on") };
+    assert!(error.to_string().contains("not of local"), "{error}");
     assert_eq!(scene.store.status().latest(), None);
 
     scene.lake.says_passphrase(MAIN.network.passphrase());
     scene.lake.closes(40);
     let following = scene.follow();
     following.wait_until_stored(40, SOON);
-    following.stop().unwrap();
+    following.stop();
     scene.assert_holds(&MAIN);
 }
 
@@ -294,7 +292,7 @@ fn a_lake_that_lags_is_waited_for() {
     assert!(polls * 2 > asked.len() - before, "few questions beside those for the next file");
     scene.lake.closes(40);
     following.wait_until_stored(40, RECOVERY);
-    following.stop().unwrap();
+    following.stop();
     scene.assert_holds(&MAIN);
 }
 
@@ -318,7 +316,7 @@ fn the_newest_file_may_be_half_written() {
     following.wait_until_stored(21, RECOVERY);
     scene.lake.closes(40);
     following.wait_until_stored(40, RECOVERY);
-    following.stop().unwrap();
+    following.stop();
     scene.assert_holds(&MAIN);
 }
 
@@ -342,7 +340,7 @@ fn forbidden_may_mean_missing() {
     scene.lake.misbehaves(forbidden_for_missing);
     scene.lake.closes(40);
     following.wait_until_stored(40, RECOVERY);
-    following.stop().unwrap();
+    following.stop();
     scene.assert_holds(&MAIN);
 }
 
@@ -358,7 +356,7 @@ fn a_server_without_head_is_asked_for_first_bytes() {
         following.wait_until_stored(20, SOON);
         scene.lake.closes(40);
         following.wait_until_stored(40, SOON);
-        following.stop().unwrap();
+        following.stop();
         scene.assert_holds(&MAIN);
         let asked = scene.lake.questions();
         assert_eq!(asked.iter().filter(|question| question.method == "HEAD").count(), 1);
@@ -374,7 +372,7 @@ fn an_old_lake_without_a_manifest_is_read_with_settings() {
         let without = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
         let following = Following::start(&scene.store, without, Some(2));
         following.wait_until_down(SOURCE, "give the address of the youngest");
-        following.stop().unwrap();
+        following.stop();
 
         settings.layout = GivenLayout {
             ledgers_per_batch: Some(1),
@@ -384,7 +382,7 @@ fn an_old_lake_without_a_manifest_is_read_with_settings() {
         let source = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
         let following = Following::start(&scene.store, source, Some(2));
         following.wait_until_stored(40, SOON);
-        following.stop().unwrap();
+        following.stop();
         scene.assert_holds(&MAIN);
     }
 }
@@ -399,6 +397,6 @@ fn real_ledgers_are_stored_as_they_appear() {
         scene.lake.closes(sequence);
         following.wait_until_stored(sequence, SOON);
     }
-    following.stop().unwrap();
+    following.stop();
     scene.assert_holds(public);
 }

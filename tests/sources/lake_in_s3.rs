@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use orrery::domain::LedgerSeq;
+use orrery::service::Ended;
 use orrery::source::lake::{LakeSettings, LakeSource};
 use orrery::store::Store;
 use tempfile::TempDir;
@@ -93,7 +94,7 @@ fn real_ledgers_are_stored_as_they_appear_with_and_without_credentials() {
             following.wait_until_stored(sequence, SOON);
         }
         scene.assert_nothing_leaked(&settings, &following);
-        following.stop().unwrap();
+        following.stop();
         scene.assert_holds(public);
         let questions = scene.s3.questions();
         assert!(questions.len() > 24 && questions.iter().any(lists));
@@ -117,7 +118,7 @@ fn without_the_right_to_list_its_end_is_found_by_asking() {
     following.wait_until_stored(20, SOON);
     scene.s3.closes(PREFIX, &MAIN, 21, 40);
     following.wait_until_stored(40, RECOVERY);
-    following.stop().unwrap();
+    following.stop();
     scene.assert_holds(&MAIN);
     assert_eq!(scene.s3.questions().iter().filter(|question| lists(question)).count(), 1);
 }
@@ -159,7 +160,7 @@ fn every_refusal_is_told_and_overcome() {
         scene.assert_nothing_leaked(&settings, &following);
         scene.s3.heals();
         following.wait_until_stored(40, RECOVERY);
-        following.stop().unwrap();
+        following.stop();
         scene.assert_holds(&MAIN);
     }
 }
@@ -176,12 +177,12 @@ fn wrong_credentials_are_told_without_showing_them() {
         let said = following.down(SOURCE).unwrap();
         assert!(!said.contains("another-secret") && !said.contains("X-Amz"), "{said}");
         scene.assert_nothing_leaked(&settings, &following);
-        following.stop().unwrap();
+        following.stop();
     }
     assert_eq!(scene.store.status().latest(), None);
     let following = scene.follow(&scene.s3.signed(PREFIX, SECRET), 2);
     following.wait_until_stored(40, SOON);
-    following.stop().unwrap();
+    following.stop();
     scene.assert_holds(&MAIN);
 }
 
@@ -205,9 +206,7 @@ fn the_youngest_directory_of_a_reset_network_is_followed_until_there_is_a_younge
     following.wait_until_down(SOURCE, "was reset: its ledgers now come from");
     let reason = following.down(SOURCE).unwrap();
     assert!(reason.contains("/2026-01-01") && reason.contains("empty data directory"), "{reason}");
-    let (followed, stored) = following.end();
-    followed.unwrap_err();
-    stored.unwrap();
+    assert!(matches!(following.end(), Ended::GivenUp(_)));
     scene.assert_holds(&MAIN);
 
     // With an empty directory it goes on with the younger one.
@@ -216,7 +215,7 @@ fn the_youngest_directory_of_a_reset_network_is_followed_until_there_is_a_younge
     fresh.s3.closes(&directory("2026-01-01"), &FORK, 4, 40);
     let following = fresh.follow(&settings, 2);
     following.wait_until_stored(40, SOON);
-    following.stop().unwrap();
+    following.stop();
     fresh.assert_holds(&FORK);
 }
 
@@ -231,6 +230,6 @@ fn a_bucket_without_a_lake_is_told() {
     following.wait("the source works", RECOVERY, |following| following.down(SOURCE).is_none());
     scene.s3.closes(PREFIX, &MAIN, 2, 40);
     following.wait_until_stored(40, RECOVERY);
-    following.stop().unwrap();
+    following.stop();
     scene.assert_holds(&MAIN);
 }
