@@ -213,9 +213,11 @@ impl StandIn {
         }
     }
 
+    /// Goes on without ledgers; the real one always has something to say as well.
     fn idle(&self) -> ! {
         loop {
-            self.pause(Duration::from_secs(3600));
+            self.pause(Duration::from_millis(100));
+            log("INFO", "waiting");
         }
     }
 
@@ -291,7 +293,9 @@ impl StandIn {
         }
         let wanted = |sequence: u32| sequence >= begin && last.is_none_or(|last| sequence <= last);
         for (sequence, offset, length) in all.into_iter().filter(|entry| wanted(entry.0)) {
-            self.pause(Duration::from_micros(self.script.pause_us));
+            // What was replayed comes as fast as it can.
+            let pause = if sequence < first { 0 } else { self.script.pause_us };
+            self.pause(Duration::from_micros(pause));
             let mut frame = vec![0; length];
             frames.read_exact_at(&mut frame, offset).expect("a frame");
             let skips = self.fault_at(sequence).is_some_and(|what| {

@@ -40,7 +40,9 @@ impl Fetching {
             }
             Ok(Fetched::NotYet) => {}
             Ok(Fetched::Ended) => self.ended = true,
-            Err(SourceError::Retryable(reason)) => self.errors.push(reason),
+            Err(SourceError::Retryable(reason) | SourceError::RetryAfter { reason, .. }) => {
+                self.errors.push(reason);
+            }
             Err(SourceError::Gone(reason) | SourceError::Fatal(reason)) => {
                 self.errors.push(reason);
                 self.ended = true;

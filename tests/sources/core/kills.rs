@@ -23,7 +23,7 @@ use crate::common::size;
 /// The first ledger that is followed where the network has more.
 const FIRST: u32 = 70;
 /// What has not come true by then never will.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(120);
 /// Between two looks at a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -120,7 +120,7 @@ fn a_service_survives_the_kills_of_its_core() {
     let _alone = ALONE.lock();
     let kills = size::choose(8, 200);
     let rng = &mut ChaCha8Rng::seed_from_u64(3);
-    let stand_in = StandIn::new().with("early", true).with("pause_us", 12_000_000 / 230 / kills);
+    let stand_in = StandIn::new().with("early", true).with("pause_us", 130 * kills);
     stand_in.archive(255, Some(CHAIN.network.passphrase()));
     let directory = tempfile::tempdir().unwrap();
     let service = Service::new(&stand_in, directory.path(), false);
@@ -150,7 +150,7 @@ fn kill_services(standalone: bool, seed: u64) {
     let _alone = ALONE.lock();
     let kills = size::choose(8, 200);
     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-    let stand_in = StandIn::new().with("early", true).with("pause_us", 40_000_000 / 230 / kills);
+    let stand_in = StandIn::new().with("early", true).with("pause_us", 1_000 * kills);
     stand_in.archive(255, None);
     let directory = tempfile::tempdir().unwrap();
     let service = Service::new(&stand_in, directory.path(), standalone);
@@ -159,10 +159,13 @@ fn kill_services(standalone: bool, seed: u64) {
     let (mut durable, mut orphans) = (None, 0);
     for _ in 0..kills {
         let mut program = service.start();
-        let longest = Duration::from_millis(400);
-        let moment = match rng.random_range(0..3) {
-            0 => Moment::Start(longest.mul_f64(rng.random())),
-            _ => Moment::Up(longest.mul_f64(rng.random())),
+        let up_to =
+            |rng: &mut ChaCha8Rng, millis| Duration::from_millis(millis).mul_f64(rng.random());
+        let more_to_come = durable.is_none_or(|durable: LedgerSeq| durable.0 + 5 < CHAIN.last());
+        let moment = match rng.random_range(0..4) {
+            0 => Moment::Start(up_to(rng, 400)),
+            1 if more_to_come => Moment::NewLedger(up_to(rng, 200)),
+            _ => Moment::Up(up_to(rng, 600)),
         };
         program.kill_at(moment).expect("a service does not end by itself");
         orrery_left(&service, &program, rng.random_bool(0.5), &mut orphans);
