@@ -134,7 +134,9 @@ fn main() {
     let config = config.parse().expect("the configuration is TOML");
     let stand_in = StandIn { home, script, config, command: command[0].clone() };
     stand_in.heed_interrupts();
-    stand_in.fault_at(0).map(|what| stand_in.fail(what, None, &[]));
+    if let Some(what) = stand_in.fault_at(0) {
+        stand_in.fail(what, None, &[]);
+    }
     let words: Vec<_> = command.iter().map(String::as_str).collect();
     match words[..] {
         ["offline-info"] => stand_in.offline_info(),
@@ -275,6 +277,7 @@ impl StandIn {
         self.idle();
     }
 
+    #[expect(clippy::zombie_processes, reason = "the child is to outlive this process")]
     fn stream(&self, first: u32, last: Option<u32>) {
         let mut output = OpenOptions::new().append(true).open("/proc/self/fd/3").expect("fd 3");
         if self.script.leaves_child {

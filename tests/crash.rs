@@ -7,6 +7,8 @@ mod common {
     pub mod client;
     pub mod contents;
     pub mod material;
+    // Other tests use the rest.
+    #[allow(dead_code)]
     pub mod process;
     pub mod size;
 }

@@ -11,6 +11,7 @@ use orrery::service::ServiceError;
 use orrery::source::core::CoreError;
 use orrery::source::files::FilesError;
 use orrery::source::lake::LakeError;
+use orrery::source::rpc::RpcError;
 use orrery::source::sandbox_network::SandboxNetworkError;
 use orrery::store::StoreError;
 
@@ -65,7 +66,16 @@ macro_rules! failed {
     };
 }
 
-failed!(AuthError, ControlError, CoreError, FilesError, LakeError, LogsError, SandboxNetworkError,);
+failed!(
+    AuthError,
+    ControlError,
+    CoreError,
+    FilesError,
+    LakeError,
+    LogsError,
+    RpcError,
+    SandboxNetworkError,
+);
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use orrery::config::{Config, Settings, SourceKind};
-use orrery::domain::{Network, StartPoint};
+use orrery::domain::{LedgerSeq, StartPoint};
 use orrery::observe::logs;
 use orrery::service::{self, Following, Ledgers, unix_now};
 use orrery::source::core::{CoreSettings, CoreSource, Limits, Mode};
 use orrery::source::follow::Candidate;
-use orrery::source::lake::{Directory, Lake, LakeSource};
+use orrery::source::lake::{Directory, Lake, LakeSettings, LakeSource};
+use orrery::source::rpc::{RpcSettings, RpcSource};
 use orrery::source::sandbox_network;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -46,6 +47,9 @@ impl Serve {
             flag("http.listen", "--listen", self.listen.map(|address| address.to_string())),
             without_source(("source.kind", "--no-source", "none".into())),
             without_source(("source.path", "--no-source", "".into())),
+            without_source(("source.s3_endpoint", "--no-source", "".into())),
+            without_source(("source.s3_region", "--no-source", "".into())),
+            without_source(("source.rpc_url", "--no-source", "".into())),
         ])?;
         let config = &settings.config;
         logs::init(config.log.format, config.log.level)?;
@@ -84,19 +88,23 @@ async fn serve(
 
 /// The configured source, ready to be followed.
 async fn following(config: &Config, ledgers: &Ledgers) -> Result<Option<Following>, Failure> {
-    let network: &Network = ledgers.store().network();
     let source = match config.source.kind {
         SourceKind::None => return Ok(None),
-        SourceKind::Lake => {
-            let directory = Arc::new(Directory::new(&config.source.path));
-            let lake = Lake::open(directory, network).await?;
-            Candidate::new("lake", Box::new(LakeSource::new(lake, network)))
+        SourceKind::Lake => Candidate::new("lake", Box::new(lake(config, ledgers).await?)),
+        SourceKind::Rpc => {
+            let source = RpcSource::new(&RpcSettings::new(&config.source.rpc_url))?;
+            Candidate::new("rpc", Box::new(source))
         }
         SourceKind::Sandbox => {
             let store = ledgers.store();
             let (stored, seed) = (store.status().latest(), rand::random());
-            let source =
-                sandbox_network::open(store.directory(), network, stored, seed, unix_now())?;
+            let source = sandbox_network::open(
+                store.directory(),
+                store.network(),
+                stored,
+                seed,
+                unix_now(),
+            )?;
             Candidate::new("sandbox", Box::new(source))
         }
         SourceKind::Core => {
@@ -108,10 +116,36 @@ async fn following(config: &Config, ledgers: &Ledgers) -> Result<Option<Followin
     Ok(Some(Following { sources: vec![source], start }))
 }
 
+/// A directory is there or is not, and is refused at once. A server may be down for a while: what is
+/// wrong with it is reported by health, and it is asked again.
+async fn lake(config: &Config, ledgers: &Ledgers) -> Result<LakeSource, Failure> {
+    let (path, network) = (&config.source.path, ledgers.store().network());
+    if path.contains("://") {
+        let next = next_ledger(config, ledgers);
+        return Ok(LakeSource::connect(&lake_settings(config), network, next)?);
+    }
+    let lake = Lake::open(Arc::new(Directory::new(path)), network).await?;
+    Ok(LakeSource::new(lake, network))
+}
+
+/// The ledger that is wanted first, when that is known.
+fn next_ledger(config: &Config, ledgers: &Ledgers) -> Option<LedgerSeq> {
+    let next = ledgers.store().status().latest().and_then(|latest| latest.next());
+    next.or(config.start_ledger())
+}
+
+fn lake_settings(config: &Config) -> LakeSettings {
+    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+    LakeSettings {
+        endpoint: given(&config.source.s3_endpoint),
+        region: given(&config.source.s3_region),
+        ..LakeSettings::at(&config.source.path)
+    }
+}
+
 fn core_settings(config: &Config, ledgers: &Ledgers) -> Result<CoreSettings, Failure> {
     let (store, core) = (ledgers.store(), &config.core);
     let own_config = (core.config != Path::new("")).then(|| core.config.clone());
-    let next = store.status().latest().and_then(|latest| latest.next());
     Ok(CoreSettings {
         binary: core.binary.clone(),
         storage: config.core_storage(),
@@ -119,7 +153,7 @@ fn core_settings(config: &Config, ledgers: &Ledgers) -> Result<CoreSettings, Fai
         mode: Mode::of(store.network(), own_config.as_deref())?,
         own_config,
         http_port: core.http_port,
-        first: next.or(config.start_ledger()),
+        first: next_ledger(config, ledgers),
         limits: Limits::default(),
     })
 }

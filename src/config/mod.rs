@@ -97,8 +97,14 @@ pub struct Retention {
 pub struct Source {
     /// What kind of source.
     pub kind: SourceKind,
-    /// Directory of the lake; empty for kinds without one.
-    pub path: PathBuf,
+    /// Directory or address of the lake; empty for kinds without one.
+    pub path: String,
+    /// Address of an S3-compatible server that is not AWS; empty for AWS.
+    pub s3_endpoint: String,
+    /// Region of the bucket; empty where it does not matter.
+    pub s3_region: String,
+    /// Address of the RPC server; empty for other kinds.
+    pub rpc_url: String,
     /// First ledger for an empty data directory; 0 for the oldest that the source has.
     pub start_ledger: u32,
 }
@@ -149,7 +155,14 @@ impl Default for Config {
             limits: Limits { requests_per_second: 50, burst: 200 },
             // A week of the public network, what RPC nodes keep.
             retention: Retention { raw_ledgers: 120_960, events: 0, transactions: 0 },
-            source: Source { kind: SourceKind::None, path: PathBuf::new(), start_ledger: 0 },
+            source: Source {
+                kind: SourceKind::None,
+                path: String::new(),
+                s3_endpoint: String::new(),
+                s3_region: String::new(),
+                rpc_url: String::new(),
+                start_ledger: 0,
+            },
             core: Core {
                 binary: PathBuf::from("stellar-core"),
                 storage: PathBuf::new(),
@@ -201,8 +214,13 @@ fn expectation(key: &str) -> &'static str {
         "retention.events" | "retention.transactions" => {
             "a number of ledgers from 0 (keep all) to 4294967295"
         }
-        "source.kind" => "none, sandbox, lake or core",
-        "source.path" => "a path, such as \"/srv/lake\"",
+        "source.kind" => "none, sandbox, lake, rpc or core",
+        "source.path" => {
+            "a directory or an address, such as \"/srv/lake\" or \"s3://bucket/prefix\""
+        }
+        "source.s3_endpoint" => "an address, such as \"https://s3.example.org\"",
+        "source.s3_region" => "a region, such as \"us-east-2\"",
+        "source.rpc_url" => "an address, such as \"https://rpc.example.org\"",
         "source.start_ledger" => "a ledger from 0 (the oldest of the source) to 4294967295",
         "core.binary" => "a program, such as \"stellar-core\" or \"/usr/bin/stellar-core\"",
         "core.storage" => "a directory, such as \"/var/lib/orrery/core\"",
@@ -272,18 +290,31 @@ fn did_you_mean(suggestion: &Option<String>) -> String {
 
 /// Settings that are right one by one but not together.
 fn check_together(config: &Config) -> Result<(), ConfigError> {
-    let no_path = config.source.path == Path::new("");
+    let Source { kind, path, s3_endpoint, s3_region, rpc_url, .. } = &config.source;
     let contradiction = |text: String| Err(ConfigError::Contradiction(text));
-    match config.source.kind {
-        SourceKind::Lake if no_path => contradiction(
-            "source.kind is lake, so source.path must say in which directory it lies".to_owned(),
+    let only_for = |key: &str, wanted: &str| {
+        contradiction(format!(
+            "{key} is set, but source.kind is {kind}: give {wanted}, or remove {key}"
+        ))
+    };
+    match kind {
+        SourceKind::Lake if path.is_empty() => contradiction(
+            "source.kind is lake, so source.path must say in which directory or at which address it \
+             lies"
+                .to_owned(),
         ),
-        SourceKind::None | SourceKind::Sandbox | SourceKind::Core if !no_path => {
-            contradiction(format!(
-                "source.path is set, but source.kind is {}: give lake, or remove the path",
-                config.source.kind
-            ))
-        }
+        SourceKind::Rpc if rpc_url.is_empty() => contradiction(
+            "source.kind is rpc, so source.rpc_url must say at which address it answers".to_owned(),
+        ),
+        SourceKind::Lake => Ok(()),
+        _ if !path.is_empty() => only_for("source.path", "lake"),
+        _ if !s3_endpoint.is_empty() => only_for("source.s3_endpoint", "lake"),
+        _ if !s3_region.is_empty() => only_for("source.s3_region", "lake"),
+        _ => Ok(()),
+    }?;
+    match kind {
+        SourceKind::Rpc => Ok(()),
+        _ if !rpc_url.is_empty() => only_for("source.rpc_url", "rpc"),
         _ => Ok(()),
     }
 }

@@ -133,6 +133,12 @@ fn wrong_values_say_where_what_and_what_is_allowed() {
         ("[log]\nlevel = 'info'\nlevel = 'warn'", "line 3"),
         ("[log", "line 1"),
         ("[source]\nkind = 'lake'", "source.path must say in which directory"),
+        ("[source]\nkind = 'rpc'", "source.rpc_url must say"),
+        ("[source]\nrpc_url = 'https://rpc.example.org'", "source.kind is none"),
+        (
+            "[source]\nkind = 'rpc'\nrpc_url = 'https://r.example'\ns3_region = 'x'",
+            "source.kind is rpc",
+        ),
         ("[source]\npath = '/srv'", "source.kind is none"),
         ("[source]\nkind = 'core'\npath = '/srv'", "source.kind is core"),
         ("[core]\nhttp_port = 65536", "core.http_port cannot be 65536: give a port from 0"),

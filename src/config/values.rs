@@ -15,8 +15,10 @@ pub enum SourceKind {
     None,
     /// A network of its own inside this process, for demonstrations.
     Sandbox,
-    /// A ledger lake in a local directory.
+    /// A ledger lake: in a local directory, behind a web server, or in an S3-compatible store.
     Lake,
+    /// An upstream Stellar RPC server.
+    Rpc,
     /// A stellar-core that this process runs.
     Core,
 }
@@ -27,6 +29,7 @@ impl fmt::Display for SourceKind {
             Self::None => "none",
             Self::Sandbox => "sandbox",
             Self::Lake => "lake",
+            Self::Rpc => "rpc",
             Self::Core => "core",
         })
     }

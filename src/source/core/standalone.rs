@@ -89,7 +89,19 @@ fn first_needed(entries: &[Entry], closed: LedgerSeq, needed: LedgerSeq) -> Resu
         let there = entries[*first..].iter().map(|entry| entry.sequence.0);
         there.eq(needed.0..=closed.0)
     });
-    whole.ok_or_else(|| format!("has come to ledger {closed} and shows none again"))
+    whole.ok_or_else(|| {
+        let shown = runs(entries);
+        format!("has come to ledger {closed} and shows again only {shown}")
+    })
+}
+
+/// Which ledgers the entries hold, in words.
+fn runs(entries: &[Entry]) -> String {
+    let follows = |a: &Entry, b: &Entry| a.sequence.next() == Some(b.sequence);
+    let runs = entries.chunk_by(follows).filter_map(|run| Some((run.first()?, run.last()?)));
+    let runs: Vec<_> =
+        runs.map(|(first, last)| format!("{} to {}", first.sequence, last.sequence)).collect();
+    if runs.is_empty() { "none".to_owned() } else { runs.join(" and ") }
 }
 
 /// All whole ledgers at the beginning; the file may end inside another.
