@@ -125,8 +125,8 @@ async fn first_ledgers(
         if ledgers.store().status().last_event_id.0 >= ENOUGH {
             return Ok(true);
         }
-        if let Some(reason) = ledgers.report().down {
-            return Err(Failure::failed(format!("the demo could not begin: {reason}")));
+        if let Some((name, reason)) = ledgers.health().first_down() {
+            return Err(Failure::failed(format!("the demo could not begin: {name}: {reason}")));
         }
         if start.elapsed() > FIRST_LEDGERS_TIMEOUT {
             return Err(Failure::failed("the demo made no events within a minute"));

@@ -10,6 +10,7 @@ mod output;
 mod serve;
 mod status;
 mod token;
+mod verify;
 mod version;
 
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ const EXAMPLES: &str = "Examples:
   orrery token issue --data-dir d --sub alice          let someone ask about them
   orrery serve --data-dir d --listen 0.0.0.0:8484      answer
 
-Exit codes: 0 done; 1 refused or failed; 2 wrong usage; 75 the data directory is in use.";
+Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data directory is in use.";
 
 /// Flags that every verb takes.
 #[derive(Debug, Args)]
@@ -62,6 +63,7 @@ enum Verb {
     Import(import::Import),
     Token(token::Token),
     Status(status::Status),
+    Verify(verify::Verify),
     Config(config::Config),
     Version(version::Version),
 }
@@ -75,6 +77,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Import(verb) => verb.run(&common),
         Verb::Token(verb) => verb.run(&common),
         Verb::Status(verb) => verb.run(&common),
+        Verb::Verify(verb) => verb.run(&common),
         Verb::Config(verb) => verb.run(&common),
         Verb::Version(verb) => verb.run(),
     }

@@ -88,6 +88,11 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServiceError> {
     })
 }
 
+/// Where the keys and tokens of a data directory are.
+pub fn secrets(data_dir: &Path) -> PathBuf {
+    data_dir.join(SECRETS)
+}
+
 /// Opens the keys and tokens of a data directory.
 ///
 /// # Errors
@@ -98,7 +103,7 @@ pub fn open_tokens(
     auth: &Auth,
 ) -> Result<Tokens, ServiceError> {
     let keys = auth.public_keys.iter().map(read_key).collect::<Result<Vec<_>, _>>()?;
-    Ok(Tokens::open_with_keys(&data_dir.join(SECRETS), network, &keys)?)
+    Ok(Tokens::open_with_keys(&secrets(data_dir), network, &keys)?)
 }
 
 fn read_key(file: &PublicKeyFile) -> Result<PublicKey, ServiceError> {
@@ -156,6 +161,7 @@ fn dependencies(ledgers: &Ledgers, tokens: Arc<Tokens>, config: &Config) -> Deps
             cors_origins: config.http.cors_origins.iter().cloned().map(String::from).collect(),
             trusted_proxies: config.http.trusted_proxies.clone(),
             connections: usize::try_from(config.http.connections.get()).unwrap_or(usize::MAX),
+            indexed_as: ledgers::indexed_as(config),
             ..ApiSettings::default()
         },
         clock: Arc::new(unix_now),
