@@ -277,7 +277,12 @@ impl StandIn {
         self.idle();
     }
 
+<<<<<<< main
     #[expect(clippy::zombie_processes, reason = "the child is to outlive this process")]
+=======
+    // The child is to outlive this process.
+    #[allow(clippy::zombie_processes)]
+>>>>>>> FETCH_HEAD
     fn stream(&self, first: u32, last: Option<u32>) {
         let mut output = OpenOptions::new().append(true).open("/proc/self/fd/3").expect("fd 3");
         if self.script.leaves_child {

@@ -70,6 +70,7 @@ pub fn header(raw: &[u8]) -> Result<HeaderView<'_>, DecodeError> {
     }
 }
 
+<<<<<<< main
 /// Where the first `LedgerCloseMeta` of `bytes` ends, in bytes from the start: for a batch, in which
 /// ledgers stand one after the other without their lengths. Several times as fast as [`decode`],
 /// and accepts what it accepts, except that it does not hold envelopes and results together.
@@ -84,6 +85,8 @@ pub fn ledger_length(bytes: &[u8]) -> Result<usize, (XdrError, usize)> {
     walked.map(|()| cursor.position()).map_err(|reason| (reason, cursor.position()))
 }
 
+=======
+>>>>>>> FETCH_HEAD
 #[cfg(test)]
 mod tests {
     use super::*;

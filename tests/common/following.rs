@@ -1,11 +1,17 @@
 //! A source that is followed into a store as the service does it, with less patience: seconds become
 //! milliseconds.
 
+<<<<<<< main
+=======
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+>>>>>>> FETCH_HEAD
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+<<<<<<< main
 use orrery::config::Config;
 use orrery::domain::{LedgerSeq, Network, StartPoint};
 use orrery::observe::health::{Component, Health};
@@ -17,6 +23,19 @@ use rand::rngs::StdRng;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+=======
+use orrery::domain::{LedgerSeq, Network};
+use orrery::observe::health::{Component, Health};
+use orrery::observe::metrics::Metrics;
+use orrery::pipeline::{Pipeline, PipelineError, StepObserver};
+use orrery::source::RawLedger;
+use orrery::source::follow::{FollowError, Followed, Follower, LedgerSource, Patience, Reports};
+use orrery::store::{Durability, IndexOptions, Store};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+>>>>>>> FETCH_HEAD
 
 /// Name under which storing reports to health.
 pub const INGESTION: &str = "ingestion";
@@ -38,9 +57,12 @@ pub fn patience() -> Patience {
         first_retry: Duration::from_millis(5),
         longest_retry: Duration::from_millis(40),
         survey: Duration::from_millis(50),
+<<<<<<< main
         silence: Duration::from_secs(1),
         probe: Duration::from_millis(500),
         give_up: None,
+=======
+>>>>>>> FETCH_HEAD
     }
 }
 
@@ -54,8 +76,13 @@ pub struct Following {
     pub store: Arc<Store>,
     pub health: Arc<Health>,
     runtime: Runtime,
+<<<<<<< main
     stop: watch::Sender<bool>,
     following: JoinHandle<Ended>,
+=======
+    follower: tokio::task::JoinHandle<Result<Followed, FollowError>>,
+    storing: thread::JoinHandle<Result<(), PipelineError>>,
+>>>>>>> FETCH_HEAD
 }
 
 impl Following {
@@ -78,12 +105,22 @@ impl Following {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
+<<<<<<< main
         let ledgers = ledgers(store);
         let follower = follower(&ledgers, Box::new(source), first, patience);
         let (stop, stopping) = watch::channel(false);
         let health = Arc::clone(ledgers.health());
         let following = runtime.spawn(store_all(ledgers, follower, stopping));
         Self { store: Arc::clone(store), health, runtime, stop, following }
+=======
+        let health = Arc::new(Health::default());
+        let next = store.status().latest().and_then(LedgerSeq::next).or(first.map(LedgerSeq));
+        let follower = follower(store, Box::new(source), &health, patience);
+        let (out, received) = mpsc::channel(8);
+        let storing = store_all(store, &health, received);
+        let follower = runtime.spawn(follower.run(next, out));
+        Self { store: Arc::clone(store), health, runtime, follower, storing }
+>>>>>>> FETCH_HEAD
     }
 
     /// The newest ledger stored, 0 without any.
@@ -127,6 +164,7 @@ impl Following {
         });
     }
 
+<<<<<<< main
     /// Waits until following has ended by itself, and says how.
     pub fn end(self) -> Ended {
         self.runtime.block_on(self.following).unwrap()
@@ -185,4 +223,60 @@ pub async fn store_all(
         stored: Arc::new(|_| {}),
     };
     ingestion.run(&mut follower, stop).await
+=======
+    /// Waits for the end of following and storing, and says how both ended.
+    pub fn end(self) -> (Result<Followed, FollowError>, Result<(), PipelineError>) {
+        let followed = self.runtime.block_on(self.follower).unwrap();
+        (followed, self.storing.join().unwrap())
+    }
+
+    /// Stops following and waits until what was fetched is stored.
+    pub fn stop(self) -> Result<(), PipelineError> {
+        self.follower.abort();
+        // Whether it was aborted or had ended does not matter here.
+        let _ = self.runtime.block_on(self.follower);
+        self.storing.join().unwrap()
+    }
+}
+
+/// A follower into a store of the same network.
+pub fn follower(
+    store: &Store,
+    source: Box<dyn LedgerSource>,
+    health: &Arc<Health>,
+    patience: Patience,
+) -> Follower {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let reports = Reports { health: Arc::clone(health), metrics };
+    let chance = StdRng::seed_from_u64(11);
+    Follower::new(source, store.network().clone(), reports, patience, chance)
+}
+
+/// Stores on a thread of its own what is received, all of it indexed, until nothing more comes. A
+/// failure is reported as the service reports it.
+pub fn store_all(
+    store: &Arc<Store>,
+    health: &Arc<Health>,
+    received: mpsc::Receiver<RawLedger>,
+) -> thread::JoinHandle<Result<(), PipelineError>> {
+    let (store, health) = (Arc::clone(store), Arc::clone(health));
+    health.up(INGESTION);
+    thread::spawn(move || {
+        let everything = IndexOptions {
+            classic_events: true,
+            fee_events: true,
+            contracts: None,
+            raw_ledgers: true,
+        };
+        let steps = Arc::new(Metrics::new().unwrap()) as Arc<dyn StepObserver>;
+        let mut received = received;
+        let ledgers = std::iter::from_fn(|| received.blocking_recv().map(Ok::<_, Infallible>));
+        let pipeline = Pipeline::new(store, everything, steps);
+        let result = pipeline.run(ledgers, Durability::Deferred, |_| ControlFlow::Continue(()));
+        if let Err(error) = &result {
+            health.down(INGESTION, error.to_string());
+        }
+        result
+    })
+>>>>>>> FETCH_HEAD
 }

@@ -108,6 +108,8 @@ impl Program {
     }
 
     /// Its process id.
+    // Not every test that shares this asks for it.
+    #[allow(dead_code)]
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -47,8 +47,11 @@ pub enum Delivery {
     Whole,
     /// The length is announced, and the connection closed after this many bytes of the body.
     CutAfter(usize),
+<<<<<<< main
     /// This length is announced, and the connection closed after the body.
     Announced(usize),
+=======
+>>>>>>> FETCH_HEAD
     /// So many bytes at a time, with a pause after each.
     Slowly(usize, Duration),
     /// Nothing at all is answered, and the connection stays open.
@@ -194,8 +197,12 @@ impl Shared {
         while let Some(question) = read_question(&mut reader)? {
             self.questions.lock().unwrap().push(question.clone());
             let reply = (self.script)(&question);
+<<<<<<< main
             let body = if question.method == "HEAD" { &[][..] } else { &*reply.body };
             let goes_on = deliver(&mut stream, &mut reader, &reply, body)?;
+=======
+            let goes_on = deliver(&mut stream, &mut reader, &reply)?;
+>>>>>>> FETCH_HEAD
             if !goes_on {
                 stream.shutdown(Shutdown::Both)?;
                 break;
@@ -231,22 +238,33 @@ fn read_question(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Qu
     Ok(Some(question))
 }
 
+<<<<<<< main
 /// Sends `body`, that of the reply or none of it. Returns whether the connection can be used again.
+=======
+/// Returns whether the connection can be used again.
+>>>>>>> FETCH_HEAD
 fn deliver(
     stream: &mut TcpStream,
     reader: &mut BufReader<TcpStream>,
     reply: &Reply,
+<<<<<<< main
     body: &[u8],
+=======
+>>>>>>> FETCH_HEAD
 ) -> std::io::Result<bool> {
     let mut head = format!("HTTP/1.1 {} As Told\r\n", reply.status);
     for (name, value) in &reply.headers {
         head += &format!("{name}: {value}\r\n");
     }
+<<<<<<< main
     let announced = match reply.delivery {
         Delivery::Announced(length) => length,
         _ => reply.body.len(),
     };
     head += &format!("content-length: {announced}\r\n\r\n");
+=======
+    head += &format!("content-length: {}\r\n\r\n", reply.body.len());
+>>>>>>> FETCH_HEAD
     match reply.delivery {
         Delivery::Refused => return Ok(false),
         Delivery::Never => return wait_for_end(reader),
@@ -256,6 +274,7 @@ fn deliver(
         }
         Delivery::Whole => {
             stream.write_all(head.as_bytes())?;
+<<<<<<< main
             stream.write_all(body)?;
         }
         Delivery::CutAfter(bytes) => {
@@ -266,11 +285,22 @@ fn deliver(
         Delivery::Announced(_) => {
             stream.write_all(head.as_bytes())?;
             stream.write_all(body)?;
+=======
+            stream.write_all(&reply.body)?;
+        }
+        Delivery::CutAfter(bytes) => {
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(&reply.body[..bytes.min(reply.body.len())])?;
+>>>>>>> FETCH_HEAD
             return Ok(false);
         }
         Delivery::Slowly(bytes, pause) => {
             stream.write_all(head.as_bytes())?;
+<<<<<<< main
             for piece in body.chunks(bytes) {
+=======
+            for piece in reply.body.chunks(bytes) {
+>>>>>>> FETCH_HEAD
                 stream.write_all(piece)?;
                 // The pause is what is being told, not a wait for something.
                 thread::sleep(pause);

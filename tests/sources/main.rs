@@ -10,17 +10,26 @@ mod common {
     pub mod contents;
     pub mod data;
     pub mod following;
+<<<<<<< main
     pub mod lake_server;
     #[allow(dead_code)]
     pub mod process;
     pub mod provider;
     pub mod s3;
+=======
+    #[allow(dead_code)]
+    pub mod process;
+    pub mod provider;
+>>>>>>> FETCH_HEAD
     pub mod size;
     pub mod upstream;
 }
 
 mod core;
+<<<<<<< main
 mod lake;
 mod lake_in_s3;
+=======
+>>>>>>> FETCH_HEAD
 mod outage;
 mod rpc;

@@ -1,24 +1,38 @@
 //! A source that is away for half an hour, in virtual time.
 
+<<<<<<< main
 use std::convert::Infallible;
 use std::iter;
 use std::sync::Arc;
 use std::thread;
+=======
+use std::sync::Arc;
+>>>>>>> FETCH_HEAD
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use orrery::domain::{LedgerRange, LedgerSeq};
+<<<<<<< main
 use orrery::source::follow::{Fetched, Followed, LedgerSource, Patience, SourceError};
 use orrery::source::{Origin, RawLedger};
 use orrery::store::Durability;
+=======
+use orrery::observe::health::Health;
+use orrery::source::follow::{Fetched, Followed, LedgerSource, Patience, SourceError};
+use orrery::source::{Origin, RawLedger};
+>>>>>>> FETCH_HEAD
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::common::chain::MAIN;
 use crate::common::contents::Contents;
+<<<<<<< main
 use crate::common::following::{RECOVERY, SOURCE, follower, ledgers, open_store};
+=======
+use crate::common::following::{RECOVERY, SOURCE, follower, open_store, store_all};
+>>>>>>> FETCH_HEAD
 
 const OUTAGE: Duration = Duration::from_secs(30 * 60);
 /// Between two ledgers of its network.
@@ -85,6 +99,7 @@ impl LedgerSource for Away {
 async fn half_an_hour_away_leaves_no_gap_and_is_over_within_ten_seconds() {
     let directory = tempfile::tempdir().unwrap();
     let store = open_store(directory.path(), &MAIN.network);
+<<<<<<< main
     let (ledgers, recovered) = (ledgers(&store), Arc::new(Mutex::new(None)));
     let health = Arc::clone(ledgers.health());
     let since = Instant::now();
@@ -100,6 +115,16 @@ async fn half_an_hour_away_leaves_no_gap_and_is_over_within_ten_seconds() {
     let (first, patience) = (Some(MAIN.first()), Patience::default());
     let mut follower = follower(&ledgers, Box::new(source), first, patience);
     let following = tokio::spawn(async move { follower.run(out).await });
+=======
+    let (health, recovered) = (Arc::new(Health::default()), Arc::new(Mutex::new(None)));
+    let since = Instant::now();
+    let source = Away { since, recovered: Arc::clone(&recovered) };
+    // Room for all: virtual time would run on while the follower waits for room.
+    let (out, received) = mpsc::channel(MAIN.ledgers.len());
+    let storing = store_all(&store, &health, received);
+    let follower = follower(&store, Box::new(source), &health, Patience::default());
+    let following = tokio::spawn(follower.run(Some(LedgerSeq(MAIN.first())), out));
+>>>>>>> FETCH_HEAD
 
     tokio::time::sleep_until(since + CLOSE_INTERVAL * 4).await;
     assert_eq!(health.first_down(), None);

@@ -6,7 +6,11 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orrery::domain::{LedgerRange, LedgerSeq};
+<<<<<<< main
 use orrery::source::follow::{Fetched, LedgerSource, Patience, SourceError};
+=======
+use orrery::source::follow::{Fetched, FollowError, LedgerSource, Patience, SourceError};
+>>>>>>> FETCH_HEAD
 use orrery::source::rpc::{RpcSettings, RpcSource};
 use orrery::store::Store;
 use serde_json::{Value, json};
@@ -99,7 +103,11 @@ fn survives(trouble: &Trouble) {
     assert!(following.latest() <= trouble.passes, "{}", following.latest());
     scene.upstream.heals();
     following.wait_until_stored(40, RECOVERY);
+<<<<<<< main
     following.stop();
+=======
+    following.stop().unwrap();
+>>>>>>> FETCH_HEAD
     scene.assert_holds(&MAIN);
 }
 
@@ -300,7 +308,11 @@ fn a_bomb_is_refused_while_it_is_unpacked() {
     following.wait_until_down(SOURCE, "the answer is longer than 67108864 bytes");
     scene.upstream.heals();
     following.wait_until_stored(40, RECOVERY);
+<<<<<<< main
     following.stop();
+=======
+    following.stop().unwrap();
+>>>>>>> FETCH_HEAD
     scene.assert_holds(&MAIN);
 }
 
@@ -332,7 +344,11 @@ fn harmless_habits_are_no_failure() {
         scene.upstream.closes(40);
         following.wait_until_stored(40, RECOVERY);
         assert_eq!(following.down(SOURCE), None);
+<<<<<<< main
         following.stop();
+=======
+        following.stop().unwrap();
+>>>>>>> FETCH_HEAD
         scene.assert_holds(&MAIN);
     }
 }
@@ -347,7 +363,11 @@ fn at_the_tip_it_never_asks_for_what_is_not_there() {
     following.wait("the newest ledger is known", SOON, |following| {
         following.health.network_latest() == Some(LedgerSeq(40))
     });
+<<<<<<< main
     following.stop();
+=======
+    following.stop().unwrap();
+>>>>>>> FETCH_HEAD
     scene.assert_holds(&MAIN);
     assert_eq!(scene.upstream.misses(), Vec::<String>::new());
     let pages = scene.upstream.calls("getLedgers");
@@ -372,7 +392,11 @@ fn pages_shrink_when_the_server_is_overcharged_and_grow_again() {
     });
     let following = scene.follow(Some(2));
     following.wait_until_stored(40, SOON);
+<<<<<<< main
     following.stop();
+=======
+    following.stop().unwrap();
+>>>>>>> FETCH_HEAD
     scene.assert_holds(&MAIN);
     let limits: Vec<_> = limits(&scene.upstream);
     assert_eq!(limits[..2], [8, 4]);
@@ -387,7 +411,11 @@ fn learns_how_many_ledgers_the_server_yields() {
     let following = scene.follow(Some(2));
     following.wait_until_stored(40, SOON);
     assert_eq!(following.down(SOURCE), None);
+<<<<<<< main
     following.stop();
+=======
+    following.stop().unwrap();
+>>>>>>> FETCH_HEAD
     scene.assert_holds(&MAIN);
     let limits = limits(&scene.upstream);
     assert_eq!(limits[0], 8);
@@ -410,7 +438,11 @@ fn waits_as_long_as_the_server_asks() {
     let refused = scene.upstream.questions().len();
     scene.upstream.heals();
     following.wait_until_stored(40, RECOVERY);
+<<<<<<< main
     following.stop();
+=======
+    following.stop().unwrap();
+>>>>>>> FETCH_HEAD
     scene.assert_holds(&MAIN);
     let questions = scene.upstream.questions();
     let pause = questions[refused].at - questions[refused - 1].at;
@@ -425,7 +457,11 @@ fn a_server_that_was_away_is_followed_again() {
     scene.upstream.closes(40);
     scene.upstream.starts_again();
     following.wait_until_stored(40, RECOVERY);
+<<<<<<< main
     following.stop();
+=======
+    following.stop().unwrap();
+>>>>>>> FETCH_HEAD
     scene.assert_holds(&MAIN);
 }
 
@@ -456,7 +492,11 @@ fn what_heals_is_noticed_within_ten_seconds() {
         let healed = Instant::now();
         following.wait_until_stored(40, RECOVERY);
         println!("{words}: noticed after {:?}", healed.elapsed());
+<<<<<<< main
         following.stop();
+=======
+        following.stop().unwrap();
+>>>>>>> FETCH_HEAD
         scene.assert_holds(&MAIN);
     }
 }
@@ -467,6 +507,7 @@ fn another_network_is_refused_before_anything_is_fetched() {
     scene.upstream.claims("Public Global Stellar Network ; September 2015");
     let following = scene.follow(Some(2));
     following.wait_until_down(SOURCE, "yields ledgers of the network mainnet, not of local");
+<<<<<<< main
     assert_eq!(following.latest(), 0);
     assert!(scene.upstream.calls("getLedgers").is_empty());
     scene.upstream.claims(MAIN.network.passphrase());
@@ -477,6 +518,18 @@ fn another_network_is_refused_before_anything_is_fetched() {
 /// What only the content can tell is refused, and asked for again until it is right.
 #[test]
 fn ledgers_that_do_not_continue_what_is_stored_are_refused_loudly() {
+=======
+    let (followed, stored) = following.end();
+    assert!(matches!(followed, Err(FollowError::WrongNetwork { .. })), "{followed:?}");
+    stored.unwrap();
+    assert_eq!(Contents::of(&scene.store).len(), 0);
+    assert!(scene.upstream.calls("getLedgers").is_empty());
+}
+
+/// What only the content can tell stops storing for good; a restart after it was healed goes on.
+#[test]
+fn ledgers_that_do_not_continue_what_is_stored_stop_it_loudly() {
+>>>>>>> FETCH_HEAD
     type Lie = fn(&Call, Value) -> Reply;
     let lies: [(&str, &str, Lie); 3] = [
         ("another chain", "links to", |_, honest| with_ledgers_of(&FORK, 2, honest)),
@@ -494,12 +547,17 @@ fn ledgers_that_do_not_continue_what_is_stored_are_refused_loudly() {
     for (name, words, lie) in lies {
         println!("{name}");
         let (scene, following) = Scene::followed(20);
+<<<<<<< main
         following.stop();
+=======
+        following.stop().unwrap();
+>>>>>>> FETCH_HEAD
         scene.upstream.misbehaves(lie);
         scene.upstream.closes(40);
         let following = scene.follow(None);
         following.wait_until_down(INGESTION, words);
         let reason = following.down(INGESTION).unwrap();
+<<<<<<< main
         // Where it does not link, the ledger before is compared.
         let ledgers = [scene.upstream.url(", ledger 20: "), scene.upstream.url(", ledger 21: ")];
         assert!(ledgers.iter().any(|ledger| reason.starts_with(ledger)), "{reason}");
@@ -507,12 +565,25 @@ fn ledgers_that_do_not_continue_what_is_stored_are_refused_loudly() {
         scene.upstream.heals();
         following.wait_until_stored(40, RECOVERY);
         following.stop();
+=======
+        assert!(reason.starts_with(&scene.upstream.url(", ledger 21: ")), "{reason}");
+        assert_eq!(following.latest(), 20);
+        assert!(following.end().1.is_err());
+        scene.upstream.heals();
+        let following = scene.follow(None);
+        following.wait_until_stored(40, RECOVERY);
+        following.stop().unwrap();
+>>>>>>> FETCH_HEAD
         scene.assert_holds(&MAIN);
     }
 }
 
 #[test]
+<<<<<<< main
 fn what_the_server_dropped_is_told_and_asked_for_again() {
+=======
+fn what_the_server_dropped_is_asked_for_once() {
+>>>>>>> FETCH_HEAD
     let scene = Scene::new(&MAIN, 40);
     scene.upstream.keeps_from(30, 30);
     let following = scene.follow(Some(2));
@@ -520,21 +591,45 @@ fn what_the_server_dropped_is_told_and_asked_for_again() {
         SOURCE,
         "begins at ledger 30 and does not have ledger 2, which is needed next: import ledgers 2 to 29",
     );
+<<<<<<< main
     assert_eq!(following.latest(), 0);
     // With a lake behind it, the same server has them.
     scene.upstream.keeps_from(30, 2);
     following.wait_until_stored(40, RECOVERY);
     following.stop();
+=======
+    let (followed, stored) = following.end();
+    assert!(matches!(followed, Err(FollowError::Source(_))), "{followed:?}");
+    stored.unwrap();
+    assert_eq!(scene.upstream.calls("getLedgers").len(), 1);
+    assert_eq!(Contents::of(&scene.store).len(), 0);
+    // With a lake behind it, the same server has them.
+    scene.upstream.keeps_from(30, 2);
+    let following = scene.follow(Some(2));
+    following.wait_until_stored(40, RECOVERY);
+    following.stop().unwrap();
+>>>>>>> FETCH_HEAD
     scene.assert_holds(&MAIN);
 }
 
 #[test]
+<<<<<<< main
 fn a_window_that_moves_past_what_is_needed_leaves_no_gap() {
     let (scene, following) = Scene::followed(20);
     scene.upstream.keeps_from(35, 35);
     scene.upstream.closes(40);
     following.wait_until_down(SOURCE, "begins at ledger 35 and does not have ledger 21");
     following.stop();
+=======
+fn a_window_that_moves_past_what_is_needed_ends_it() {
+    let (scene, following) = Scene::followed(20);
+    scene.upstream.keeps_from(35, 35);
+    scene.upstream.closes(40);
+    let (followed, stored) = following.end();
+    let error = followed.unwrap_err().to_string();
+    assert!(error.contains("begins at ledger 35 and does not have ledger 21"), "{error}");
+    stored.unwrap();
+>>>>>>> FETCH_HEAD
     Contents::of(&scene.store).assert_beginning_of(&MAIN.whole, LedgerSeq(2));
 }
 
@@ -547,7 +642,11 @@ fn old_servers_whose_health_names_no_ledgers_are_followed() {
     following.wait_until_stored(20, SOON);
     scene.upstream.closes(40);
     following.wait_until_stored(40, RECOVERY);
+<<<<<<< main
     following.stop();
+=======
+    following.stop().unwrap();
+>>>>>>> FETCH_HEAD
     assert_eq!(scene.store.status().ranges, [LedgerRange::new(5, 40)]);
     for ledger in &MAIN.ledgers[3..] {
         let stored = scene.store.ledger(LedgerSeq(ledger.sequence)).unwrap().unwrap();
@@ -565,7 +664,11 @@ fn real_ledgers_arrive_byte_for_byte() {
     following.wait_until_stored(chain.first() + 5, SOON);
     scene.upstream.closes(chain.last());
     following.wait_until_stored(chain.last(), SOON);
+<<<<<<< main
     following.stop();
+=======
+    following.stop().unwrap();
+>>>>>>> FETCH_HEAD
     scene.assert_holds(chain);
     for question in scene.upstream.questions() {
         let version = concat!("orrery/", env!("CARGO_PKG_VERSION"));

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use orrery::domain::{LedgerSeq, Network};
-use orrery::store::Store;
+use orrery::store::{Store, StoreError};
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -88,9 +88,20 @@ fn finish(program: Program, service: &Service<'_>, first: u32) {
     assert_eq!(contents.len(), whole.len());
 }
 
+/// What is stored. A service that was killed while it began a core leaves its lock to that process
+/// for a moment.
 fn stored(directory: &Path) -> Contents {
     let network = Network::from_name_or_passphrase("local");
-    Contents::of(&Store::open(directory, Some(&network)).unwrap())
+    let start = Instant::now();
+    loop {
+        match Store::open(directory, Some(&network)) {
+            Ok(store) => return Contents::of(&store),
+            Err(StoreError::InUse(_)) if start.elapsed() < LONGEST => {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 fn interrupt(pid: u32) {
@@ -150,7 +161,11 @@ fn kill_services(standalone: bool, seed: u64) {
     let _alone = ALONE.lock();
     let kills = size::choose(8, 200);
     let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+<<<<<<< main
     let stand_in = StandIn::new().with("early", true).with("pause_us", 1_000 * kills);
+=======
+    let stand_in = StandIn::new().with("early", !standalone).with("pause_us", 1_000 * kills);
+>>>>>>> FETCH_HEAD
     stand_in.archive(255, None);
     let directory = tempfile::tempdir().unwrap();
     let service = Service::new(&stand_in, directory.path(), standalone);
