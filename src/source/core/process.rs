@@ -1,7 +1,8 @@
 //! One stellar-core process: how it is called, what it may inherit, and how it is stopped.
 //!
 //! It inherits its standard streams and, when it streams ledgers, descriptor 3, and nothing else: all
-//! other descriptors of this process are closed on exec. It has a process group of its own, so that
+//! other descriptors of this process are closed on exec. Its standard input is an empty file that its
+//! storage guards. It has a process group of its own, so that
 //! Ctrl-C in a terminal reaches it only through a clean stop.
 
 use std::io;
@@ -9,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use command_fds::{CommandFdExt, FdMapping};
@@ -20,6 +22,7 @@ use tokio::time::timeout;
 
 use super::error::CoreError;
 use super::log::{LastLines, take_lines};
+use super::storage::Storage;
 
 /// The descriptor on which core writes ledgers.
 const STREAM_DESCRIPTOR: i32 = 3;
@@ -40,6 +43,7 @@ pub(super) struct Caller {
     pub directory: PathBuf,
     /// From SIGINT to SIGKILL.
     pub patience: Duration,
+    pub storage: Arc<Storage>,
 }
 
 /// A process that was started. It is killed when this is dropped.
@@ -86,7 +90,7 @@ impl Caller {
         let failed = |source| self.not_started(&name, source);
         command
             .current_dir(&self.directory)
-            .stdin(Stdio::null())
+            .stdin(self.storage.guard()?)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);

@@ -181,7 +181,8 @@ impl Runner {
         std::fs::create_dir_all(directory).map_err(failed(directory))?;
         std::fs::write(&config, text).map_err(failed(&config))?;
         let (binary, directory) = (self.plan.settings.binary.clone(), directory.to_owned());
-        Ok((Caller { binary, config, directory, patience: limits.stop }, table))
+        let (patience, storage) = (limits.stop, Arc::clone(&self.plan.storage));
+        Ok((Caller { binary, config, directory, patience, storage }, table))
     }
 
     /// The newest state of an archive of `table`, checked for its network.

@@ -84,7 +84,8 @@ fn first_needed(entries: &[Entry], closed: LedgerSeq, needed: LedgerSeq) -> Resu
     if needed > closed {
         return Err(format!("has come to ledger {closed} only"));
     }
-    let first = entries.iter().position(|entry| entry.sequence == needed);
+    // What was written last counts.
+    let first = entries.iter().rposition(|entry| entry.sequence == needed);
     let whole = first.filter(|first| {
         let there = entries[*first..].iter().map(|entry| entry.sequence.0);
         there.eq(needed.0..=closed.0)

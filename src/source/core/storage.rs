@@ -4,7 +4,8 @@
 //! A core whose Orrery was killed ends by itself at its next ledger or log line, because nobody reads
 //! them any more. Until then it holds the database, so whoever opens the storage stops it first. It is
 //! found by its command line, which names the configuration file in this directory: that needs no
-//! record that could be missing or old.
+//! record that could be missing or old. A process that was begun but is not yet core has another
+//! command line; it is noticed by the lock on a file that every core has as its standard input.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -24,6 +25,8 @@ pub(super) const CONFIG_FILE: &str = "stellar-core.conf";
 
 /// Held while the storage is open. Marks the directory as one that may be wiped.
 const LOCK_FILE: &str = "orrery.lock";
+/// Locked by every core that runs here, and by what it is before it is core.
+const GUARD_FILE: &str = "core.lock";
 /// Where a core that goes on works. Only this is wiped.
 const WORK: &str = "core";
 /// Beginning of the names of directories for replays.
@@ -32,6 +35,9 @@ const REPLAY: &str = "replay-";
 const STANDALONE_LEDGERS: &str = "standalone-ledgers.xdr";
 /// Between two looks whether a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A process becomes core within this time. What has the guard for longer is a child of a core that
+/// has ended, which does no harm.
+const BEGINS_WITHIN: Duration = Duration::from_secs(2);
 
 /// An open storage, until it is dropped.
 #[derive(Debug)]
@@ -41,7 +47,7 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    /// Opens `root`, and creates it when it is missing.
+    /// Opens `root`, and creates it when it is missing. May wait for two seconds.
     ///
     /// # Errors
     /// When another process has it open, or when it holds other files.
@@ -55,10 +61,17 @@ impl Storage {
         }
         let opened = File::options().create(true).append(true).open(&lock_file);
         let lock = opened.map_err(failed(&lock_file))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { root, _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(CoreError::StorageInUse(root)),
-            Err(TryLockError::Error(error)) => Err(failed(&lock_file)(error)),
+        // A process that was killed while it began another leaves the lock to that for a moment.
+        let begun = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Self { root, _lock: lock }),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < BEGINS_WITHIN => {
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                Err(TryLockError::WouldBlock) => return Err(CoreError::StorageInUse(root)),
+                Err(TryLockError::Error(error)) => return Err(failed(&lock_file)(error)),
+            }
         }
     }
 
@@ -92,8 +105,33 @@ impl Storage {
         made.map_err(failed(&self.root))
     }
 
+    /// What tells other processes that a core runs here, for as long as somebody has it open.
+    pub fn guard(&self) -> Result<File, CoreError> {
+        let guard = self.open_guard()?;
+        guard.lock_shared().map_err(failed(&self.root.join(GUARD_FILE)))?;
+        Ok(guard)
+    }
+
+    fn open_guard(&self) -> Result<File, CoreError> {
+        let path = self.root.join(GUARD_FILE);
+        let opened = File::options().create(true).read(true).append(true).open(&path);
+        opened.map_err(failed(&path))
+    }
+
     /// Stops every stellar-core that an earlier process left behind here, and removes its replays.
     pub async fn take_over(&self, patience: Duration) -> Result<(), CoreError> {
+        let begun = Instant::now();
+        loop {
+            self.stop_left_behind(patience).await?;
+            // Nobody else has it now, or soon.
+            if self.open_guard()?.try_lock().is_ok() || begun.elapsed() > BEGINS_WITHIN {
+                return self.remove_replays();
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn stop_left_behind(&self, patience: Duration) -> Result<(), CoreError> {
         for pid in self.left_behind() {
             tracing::warn!(
                 pid,
@@ -102,6 +140,10 @@ impl Storage {
             );
             self.stop(pid, patience).await?;
         }
+        Ok(())
+    }
+
+    fn remove_replays(&self) -> Result<(), CoreError> {
         let entries = fs::read_dir(&self.root).map_err(failed(&self.root))?;
         for entry in entries.flatten() {
             if entry.file_name().as_bytes().starts_with(REPLAY.as_bytes()) {
@@ -203,6 +245,21 @@ mod tests {
         other.kill().unwrap();
         other.wait().unwrap();
         assert!(storage.left_behind().is_empty());
+    }
+
+    #[tokio::test]
+    async fn waits_for_what_is_not_yet_core() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = Storage::open(directory.path()).unwrap();
+        let (one, other) = (storage.guard().unwrap(), storage.guard().unwrap());
+        let taken = storage.take_over(Duration::from_millis(100));
+        let waited = tokio::time::timeout(Duration::from_millis(100), taken).await;
+        assert!(waited.is_err(), "somebody is there");
+        drop((one, other));
+        let taken = storage.take_over(Duration::from_millis(100));
+        tokio::time::timeout(Duration::from_millis(100), taken).await.unwrap().unwrap();
+        let _child = storage.guard().unwrap();
+        storage.take_over(Duration::from_millis(100)).await.unwrap();
     }
 
     #[tokio::test]
