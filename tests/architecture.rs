@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("observe", &["domain"]),
     ("auth", &["domain"]),
     ("source", &["decode", "domain", "observe", "verify"]),
+    ("notify", &["source"]),
     ("pipeline", &["decode", "domain", "source", "store", "verify"]),
     ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),
@@ -21,8 +22,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "service",
         &[
-            "api", "auth", "config", "control", "domain", "observe", "pipeline", "source", "store",
-            "verify",
+            "api", "auth", "config", "control", "domain", "notify", "observe", "pipeline",
+            "source", "store", "verify",
         ],
     ),
 ];
@@ -35,7 +36,7 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("governor", &["api"]),
     ("soroban_env_host", &["source"]),
     ("prometheus", &["observe"]),
-    ("reqwest", &["source"]),
+    ("reqwest", &["notify", "source"]),
     ("rustls", &["source"]),
     ("rusty_s3", &["source"]),
     ("clap", &["cli", "main"]),

@@ -101,9 +101,12 @@ struct Service {
 }
 
 impl Service {
+    /// Follows nothing unless a file says what: the networks have public sources, which tests leave alone.
     fn start(directory: &Path, arguments: &[&str]) -> Self {
+        let no_source = if arguments.contains(&"--config") { None } else { Some("--no-source") };
         let mut child = orrery(directory)
             .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(no_source)
             .args(arguments)
             .stderr(Stdio::piped())
             .spawn()
@@ -172,6 +175,7 @@ fn every_verb_explains_itself_with_an_example() {
         &["serve"],
         &["demo"],
         &["import"],
+        &["backfill"],
         &["token"],
         &["token", "issue"],
         &["token", "list"],
@@ -324,7 +328,7 @@ fn a_directory_in_use_exits_with_75() {
     fs::write(at.join("some.xdr"), [0; 16]).unwrap();
     let store = Store::open(&at.join("d"), Some(&Network::from_name_or_passphrase("testnet")));
     for arguments in [
-        &["serve", "--data-dir", "d", "--listen", "127.0.0.1:0"][..],
+        &["serve", "--no-source", "--data-dir", "d", "--listen", "127.0.0.1:0"][..],
         &["import", "--data-dir", "d", "some.xdr"],
         &["status", "--data-dir", "d"],
         &["token", "list", "--data-dir", "d"],
@@ -334,7 +338,8 @@ fn a_directory_in_use_exits_with_75() {
     }
     drop(store);
     let service = Service::start(at, &["--data-dir", "d"]);
-    run(at, &["serve", "--data-dir", "d", "--listen", "127.0.0.1:0"]).refuses(75, &["in use"]);
+    run(at, &["serve", "--no-source", "--data-dir", "d", "--listen", "127.0.0.1:0"])
+        .refuses(75, &["in use"]);
     assert_eq!(service.stop("-INT"), Some(0));
     assert!(!at.join("d/control.sock").exists());
 }
@@ -412,7 +417,7 @@ fn a_port_in_use_is_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    run(directory.path(), &["serve", "--network", "testnet", "--listen", &address])
+    run(directory.path(), &["serve", "--no-source", "--network", "testnet", "--listen", &address])
         .refuses(1, &[&format!("cannot listen on {address}"), "--listen"]);
     run(directory.path(), &["serve", "--listen", "127.0.0.1:0", "--data-dir", "new"])
         .refuses(1, &["name the network", "--network testnet"]);

@@ -99,6 +99,7 @@ async fn demonstrate(
             sources: vec![Candidate::new("sandbox", Box::new(source))],
             start: StartPoint::Oldest,
         }),
+        service::sources::opener(config, &ledgers),
         stop.clone(),
     );
     let welcome = async {

@@ -7,11 +7,9 @@ use orrery::auth::AuthError;
 use orrery::config::{ConfigError, Origin};
 use orrery::control::ControlError;
 use orrery::observe::logs::LogsError;
-use orrery::service::ServiceError;
-use orrery::source::core::CoreError;
+use orrery::service::sources::SourcesError;
+use orrery::service::{BackfillError, ServiceError};
 use orrery::source::files::FilesError;
-use orrery::source::lake::LakeError;
-use orrery::source::rpc::RpcError;
 use orrery::source::sandbox_network::SandboxNetworkError;
 use orrery::store::StoreError;
 
@@ -68,13 +66,12 @@ macro_rules! failed {
 
 failed!(
     AuthError,
+    BackfillError,
     ControlError,
-    CoreError,
     FilesError,
-    LakeError,
     LogsError,
-    RpcError,
     SandboxNetworkError,
+    SourcesError,
 );
 
 impl From<ConfigError> for Failure {

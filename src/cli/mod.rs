@@ -1,6 +1,7 @@
 //! The command line: one file per verb. Results go to standard output, everything else to standard
 //! error.
 
+mod backfill;
 mod config;
 mod demo;
 mod failure;
@@ -32,9 +33,11 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "Examples:
   orrery demo                                          try it: no network, no file needed
+  orrery serve --data-dir d --network testnet          follow a public network and answer
+  orrery backfill --data-dir d --from 2 --to 9999      fetch older ledgers
   orrery import --data-dir d --network mainnet lake/   store ledgers from files
   orrery token issue --data-dir d --sub alice          let someone ask about them
-  orrery serve --data-dir d --listen 0.0.0.0:8484      answer
+  orrery serve --data-dir d --no-source                answer from what is stored
 
 Exit codes: 0 done; 1 refused or failed; 2 wrong usage; 75 the data directory is in use.";
 
@@ -60,6 +63,7 @@ enum Verb {
     Serve(serve::Serve),
     Demo(demo::Demo),
     Import(import::Import),
+    Backfill(backfill::Backfill),
     Token(token::Token),
     Status(status::Status),
     Config(config::Config),
@@ -73,6 +77,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Serve(verb) => verb.run(&common),
         Verb::Demo(verb) => verb.run(&common),
         Verb::Import(verb) => verb.run(&common),
+        Verb::Backfill(verb) => verb.run(&common),
         Verb::Token(verb) => verb.run(&common),
         Verb::Status(verb) => verb.run(&common),
         Verb::Config(verb) => verb.run(&common),

@@ -1,23 +1,17 @@
 //! `orrery serve`: the service.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use orrery::config::{Config, Settings, SourceKind};
-use orrery::domain::{LedgerSeq, StartPoint};
+use orrery::config::{Settings, SourceAddress, SourceKind};
 use orrery::observe::logs;
-use orrery::service::{self, Following, Ledgers, unix_now};
-use orrery::source::core::{CoreSettings, CoreSource, Limits, Mode};
-use orrery::source::follow::Candidate;
-use orrery::source::lake::{Directory, Lake, LakeSettings, LakeSource};
-use orrery::source::rpc::{RpcSettings, RpcSource};
-use orrery::source::sandbox_network;
+use orrery::service::{self, Following, Ledgers, sources};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use toml::Value;
 
-use super::{Common, Failure, flag, open};
+use super::{Common, Failure, FlagValue, flag, open};
 
 /// Answer questions about stored ledgers, and follow the configured source
 ///
@@ -25,6 +19,7 @@ use super::{Common, Failure, flag, open};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery serve --data-dir d --network testnet
+  orrery serve --data-dir d --network mainnet --source s3://bucket/prefix --start 62000000
   orrery serve --data-dir d --listen 0.0.0.0:8484 --no-source
   orrery serve --config /etc/orrery/orrery.toml")]
 pub struct Serve {
@@ -34,6 +29,13 @@ pub struct Serve {
     /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// What is followed, instead of the configured sources: auto, lake, rpc, core, sandbox, none, or an
+    /// address: a directory, s3://BUCKET/PREFIX, lake:URL or rpc:URL
+    #[arg(long, conflicts_with = "no_source")]
+    source: Option<String>,
+    /// Where an empty data directory begins: tip, genesis, oldest, or a ledger
+    #[arg(long)]
+    start: Option<String>,
     /// Serve what is stored and follow no source, whatever is configured
     #[arg(long)]
     no_source: bool,
@@ -41,24 +43,54 @@ pub struct Serve {
 
 impl Serve {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
-        let without_source = |key| self.no_source.then_some(key);
-        let settings = common.settings(vec![
+        let mut flags = vec![
             flag("network", "--network", self.network.clone()),
             flag("http.listen", "--listen", self.listen.map(|address| address.to_string())),
-            without_source(("source.kind", "--no-source", "none".into())),
-            without_source(("source.path", "--no-source", "".into())),
-            without_source(("source.s3_endpoint", "--no-source", "".into())),
-            without_source(("source.s3_region", "--no-source", "".into())),
-            without_source(("source.rpc_url", "--no-source", "".into())),
-        ])?;
+            flag("source.start", "--start", self.start.clone()),
+        ];
+        flags.extend(self.source_flags()?.into_iter().map(Some));
+        let settings = common.settings(flags)?;
         let config = &settings.config;
         logs::init(config.log.format, config.log.level)?;
         let ledgers = Arc::new(open::alone(&settings, config.network().as_ref())?);
         runtime()?.block_on(async {
             let stop = stop_on_signal()?;
-            let following = following(config, &ledgers).await?;
+            let following = sources::following(config, &ledgers).await?;
             serve(ledgers, &settings, following, stop).await
         })
+    }
+}
+
+impl Serve {
+    /// One source in place of all that is configured.
+    fn source_flags(&self) -> Result<Vec<FlagValue>, Failure> {
+        let (name, text) = match (&self.source, self.no_source) {
+            (Some(text), _) => ("--source", text.as_str()),
+            (None, true) => ("--no-source", "none"),
+            (None, false) => return Ok(Vec::new()),
+        };
+        let source = SourceAddress::try_from(text.to_owned())
+            .map_err(|reason| Failure::usage(format!("--source cannot be {text}: {reason}")))?;
+        let (kind, path, rpc_url) = match source {
+            SourceAddress::Kind(kind) => (kind, None, None),
+            SourceAddress::Lake(address) => (SourceKind::Lake, Some(address), None),
+            SourceAddress::Rpc(url) => (SourceKind::Rpc, None, Some(String::from(url))),
+        };
+        // A kind alone means the configured one of this kind.
+        let alone = path.is_none() && rpc_url.is_none();
+        let keeps = |wanted| kind == wanted && alone;
+        let mut flags: Vec<FlagValue> = vec![
+            ("source.kind", name, kind.word().into()),
+            ("source.gaps", name, Value::Array(Vec::new())),
+        ];
+        if !keeps(SourceKind::Lake) {
+            flags.push(("source.path", name, path.unwrap_or_default().into()));
+        }
+        if !keeps(SourceKind::Rpc) {
+            flags.push(("source.rpc_url", name, rpc_url.unwrap_or_default().into()));
+            flags.push(("source.rpc_headers", name, Value::Array(Vec::new())));
+        }
+        Ok(flags)
     }
 }
 
@@ -78,84 +110,21 @@ async fn serve(
         %address,
         network = %ledgers.store().network(),
         source = %config.source.kind,
+        sources = following.as_ref().map(|following| following.names().join(", ")),
         latest_ledger = ledgers.store().status().latest().map(|ledger| ledger.0),
         "listening"
     );
-    service::run(ledgers, tokens, config, listener, following, stop).await?;
+    if following.is_none() && config.source.kind == SourceKind::Auto {
+        tracing::info!(
+            "nothing is followed, because {} has no public source: name one with --source, or store \
+             ledgers with `orrery import`",
+            ledgers.store().network()
+        );
+    }
+    let open_sources = sources::opener(config, &ledgers);
+    service::run(ledgers, tokens, config, listener, following, open_sources, stop).await?;
     tracing::info!("stopped");
     Ok(())
-}
-
-/// The configured source, ready to be followed.
-async fn following(config: &Config, ledgers: &Ledgers) -> Result<Option<Following>, Failure> {
-    let source = match config.source.kind {
-        SourceKind::None => return Ok(None),
-        SourceKind::Lake => Candidate::new("lake", Box::new(lake(config, ledgers).await?)),
-        SourceKind::Rpc => {
-            let source = RpcSource::new(&RpcSettings::new(&config.source.rpc_url))?;
-            Candidate::new("rpc", Box::new(source))
-        }
-        SourceKind::Sandbox => {
-            let store = ledgers.store();
-            let (stored, seed) = (store.status().latest(), rand::random());
-            let source = sandbox_network::open(
-                store.directory(),
-                store.network(),
-                stored,
-                seed,
-                unix_now(),
-            )?;
-            Candidate::new("sandbox", Box::new(source))
-        }
-        SourceKind::Core => {
-            let source = CoreSource::open(core_settings(config, ledgers)?).await?;
-            Candidate::new("core", Box::new(source))
-        }
-    };
-    let start = config.start_ledger().map_or(StartPoint::Oldest, StartPoint::At);
-    Ok(Some(Following { sources: vec![source], start }))
-}
-
-/// A directory is there or is not, and is refused at once. A server may be down for a while: what is
-/// wrong with it is reported by health, and it is asked again.
-async fn lake(config: &Config, ledgers: &Ledgers) -> Result<LakeSource, Failure> {
-    let (path, network) = (&config.source.path, ledgers.store().network());
-    if path.contains("://") {
-        let next = next_ledger(config, ledgers);
-        return Ok(LakeSource::connect(&lake_settings(config), network, next)?);
-    }
-    let lake = Lake::open(Arc::new(Directory::new(path)), network).await?;
-    Ok(LakeSource::new(lake, network))
-}
-
-/// The ledger that is wanted first, when that is known.
-fn next_ledger(config: &Config, ledgers: &Ledgers) -> Option<LedgerSeq> {
-    let next = ledgers.store().status().latest().and_then(|latest| latest.next());
-    next.or(config.start_ledger())
-}
-
-fn lake_settings(config: &Config) -> LakeSettings {
-    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
-    LakeSettings {
-        endpoint: given(&config.source.s3_endpoint),
-        region: given(&config.source.s3_region),
-        ..LakeSettings::at(&config.source.path)
-    }
-}
-
-fn core_settings(config: &Config, ledgers: &Ledgers) -> Result<CoreSettings, Failure> {
-    let (store, core) = (ledgers.store(), &config.core);
-    let own_config = (core.config != Path::new("")).then(|| core.config.clone());
-    Ok(CoreSettings {
-        binary: core.binary.clone(),
-        storage: config.core_storage(),
-        network: store.network().clone(),
-        mode: Mode::of(store.network(), own_config.as_deref())?,
-        own_config,
-        http_port: core.http_port,
-        first: next_ledger(config, ledgers),
-        limits: Limits::default(),
-    })
 }
 
 /// Threads for everything that waits; what computes has threads of its own.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, check_together, expectation};
+use super::{Config, ConfigError, check_together, expectation, is_secret};
 
 /// Beginning of every environment variable that is a setting.
 const ENVIRONMENT_PREFIX: &str = "ORRERY_";
@@ -16,6 +16,9 @@ const ENVIRONMENT_PREFIX: &str = "ORRERY_";
 const FILE_VARIABLE: &str = "ORRERY_CONFIG";
 /// Variables of this prefix steer the project's tests and mean nothing to the program.
 const TEST_PREFIX: &str = "ORRERY_TEST_";
+
+/// Shown in place of a value that is or may hold a password.
+const HIDDEN: &str = "(hidden)";
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +88,8 @@ impl Settings {
 }
 
 impl fmt::Display for Settings {
-    /// As a configuration file with all effective values, each with its origin in a comment.
+    /// As a configuration file with all effective values but the secret ones, each with its origin in a
+    /// comment.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (plain, in_sections): (Vec<_>, Vec<_>) =
             self.values.iter().partition(|(key, _)| !key.contains('.'));
@@ -96,6 +100,8 @@ impl fmt::Display for Settings {
                 writeln!(f, "\n[{section}]")?;
                 current = section;
             }
+            let hidden = Value::from(HIDDEN);
+            let value = if is_secret(key) && is_given(value) { &hidden } else { value };
             writeln!(f, "{:<44} # {origin}", format!("{name} = {value}"))?;
         }
         Ok(())
@@ -206,7 +212,16 @@ impl Merge {
     }
 }
 
+fn is_given(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        _ => true,
+    }
+}
+
 fn wrong_value(key: &str, value: String, origin: Origin) -> ConfigError {
+    let value = if is_secret(key) { HIDDEN.to_owned() } else { value };
     ConfigError::WrongValue { origin, key: key.to_owned(), value, expected: expectation(key) }
 }
 

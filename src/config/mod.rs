@@ -5,19 +5,23 @@
 //! where it came from. `schema/config.reference.toml` documents every key.
 
 mod load;
+mod sources;
 mod values;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 pub use load::{Layers, Origin, Settings};
-pub use values::{CorsOrigin, PublicKeyFile, SourceKind};
+pub use sources::{LakeReader, LakeSpec, SourcePlan, SourceSpec};
+pub use values::{
+    CorsOrigin, Header, PublicKeyFile, Secret, SecretUrl, SourceAddress, SourceKind, Start,
+};
 
 use crate::auth::Plan;
-use crate::domain::{ContractId, LedgerSeq, Network};
+use crate::domain::{ContractId, Network};
 use crate::observe::logs::{LogFormat, LogLevel};
 
 const CONNECTIONS: NonZeroU32 = NonZeroU32::new(1024).unwrap();
@@ -41,6 +45,8 @@ pub struct Config {
     pub source: Source,
     /// The stellar-core that this process runs, for that kind of source.
     pub core: Core,
+    /// Where messages about the service go.
+    pub status: Status,
     /// Who may ask.
     pub auth: Auth,
     /// Log lines.
@@ -95,18 +101,30 @@ pub struct Retention {
 /// `[source]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// What kind of source.
+    /// What is followed.
     pub kind: SourceKind,
-    /// Directory or address of the lake; empty for kinds without one.
+    /// Directory or address of the lake; empty for the network's public one.
     pub path: String,
+    /// Address of the RPC server; empty for the network's public one.
+    pub rpc_url: SecretUrl,
+    /// Headers for that server.
+    pub rpc_headers: Vec<Header>,
+    /// What is asked for ledgers that the followed source does not yield, in this order.
+    pub gaps: Vec<SourceAddress>,
+    /// Where an empty data directory begins.
+    pub start: Start,
+    /// Region of lakes at `s3://` addresses; empty for that of the environment.
+    pub s3_region: String,
     /// Address of an S3-compatible server that is not AWS; empty for AWS.
     pub s3_endpoint: String,
-    /// Region of the bucket; empty where it does not matter.
-    pub s3_region: String,
-    /// Address of the RPC server; empty for other kinds.
-    pub rpc_url: String,
-    /// First ledger for an empty data directory; 0 for the oldest that the source has.
-    pub start_ledger: u32,
+    /// Public half of an access key; empty for that of the environment, or nobody.
+    pub s3_access_key_id: String,
+    /// Its secret half.
+    pub s3_secret_access_key: Secret,
+    /// Ledgers in one file of a lake without a manifest; 0 when it has one.
+    pub lake_ledgers_per_batch: u32,
+    /// Files in one directory of a lake without a manifest; 0 when it has one.
+    pub lake_batches_per_partition: u32,
 }
 
 /// `[core]`
@@ -120,6 +138,19 @@ pub struct Core {
     pub config: PathBuf,
     /// Port of its HTTP interface; 0 for none, or what its own configuration says.
     pub http_port: u16,
+}
+
+/// `[status]`: where messages go when the state of the service changes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// Address of a Discord webhook.
+    pub discord_webhook: SecretUrl,
+    /// Address of a Slack webhook.
+    pub slack_webhook: SecretUrl,
+    /// Token of a Telegram bot, a colon, and the number or name of a chat.
+    pub telegram_bot: Secret,
+    /// An address that takes messages as JSON.
+    pub generic_url: SecretUrl,
 }
 
 /// `[auth]`
@@ -156,12 +187,18 @@ impl Default for Config {
             // A week of the public network, what RPC nodes keep.
             retention: Retention { raw_ledgers: 120_960, events: 0, transactions: 0 },
             source: Source {
-                kind: SourceKind::None,
+                kind: SourceKind::Auto,
                 path: String::new(),
-                s3_endpoint: String::new(),
+                rpc_url: SecretUrl::default(),
+                rpc_headers: Vec::new(),
+                gaps: Vec::new(),
+                start: Start::default(),
                 s3_region: String::new(),
-                rpc_url: String::new(),
-                start_ledger: 0,
+                s3_endpoint: String::new(),
+                s3_access_key_id: String::new(),
+                s3_secret_access_key: Secret::default(),
+                lake_ledgers_per_batch: 0,
+                lake_batches_per_partition: 0,
             },
             core: Core {
                 binary: PathBuf::from("stellar-core"),
@@ -169,6 +206,7 @@ impl Default for Config {
                 config: PathBuf::new(),
                 http_port: 0,
             },
+            status: Status::default(),
             auth: Auth { default_plan: Plan::Pro, public_keys: Vec::new() },
             log: Log { format: LogFormat::Auto, level: LogLevel::Info },
         }
@@ -183,16 +221,17 @@ impl Config {
 
     /// The directory for stellar-core alone.
     pub fn core_storage(&self) -> PathBuf {
-        match self.core.storage == Path::new("") {
+        match self.core.storage.as_os_str().is_empty() {
             true => self.data_dir.join("core"),
             false => self.core.storage.clone(),
         }
     }
+}
 
-    /// The first ledger wanted from the source for an empty data directory, if it matters.
-    pub fn start_ledger(&self) -> Option<LedgerSeq> {
-        (self.source.start_ledger > 0).then_some(LedgerSeq(self.source.start_ledger))
-    }
+/// Whether a value is never shown, because it is or may hold a password.
+fn is_secret(key: &str) -> bool {
+    key.starts_with("status.")
+        || ["source.rpc_url", "source.rpc_headers", "source.s3_secret_access_key"].contains(&key)
 }
 
 /// What a key takes, to be read after "give". Every key has one.
@@ -214,18 +253,32 @@ fn expectation(key: &str) -> &'static str {
         "retention.events" | "retention.transactions" => {
             "a number of ledgers from 0 (keep all) to 4294967295"
         }
-        "source.kind" => "none, sandbox, lake, rpc or core",
+        "source.kind" => "auto, none, sandbox, lake, rpc or core",
         "source.path" => {
             "a directory or an address, such as \"/srv/lake\" or \"s3://bucket/prefix\""
         }
-        "source.s3_endpoint" => "an address, such as \"https://s3.example.org\"",
-        "source.s3_region" => "a region, such as \"us-east-2\"",
         "source.rpc_url" => "an address, such as \"https://rpc.example.org\"",
-        "source.start_ledger" => "a ledger from 0 (the oldest of the source) to 4294967295",
+        "source.rpc_headers" => "a list of headers, such as [\"Authorization: Bearer …\"]",
+        "source.gaps" => {
+            "a list of auto, none, lake, rpc, core, lake:ADDRESS, rpc:ADDRESS, s3://BUCKET/PREFIX or \
+             directories with a slash in them"
+        }
+        "source.start" => "tip, genesis, oldest, a ledger from 1 to 4294967295, or nothing",
+        "source.s3_region" => "a region, such as \"us-east-2\"",
+        "source.s3_endpoint" => "an address, such as \"https://s3.example.org\"",
+        "source.s3_access_key_id" => "the public half of an access key",
+        "source.s3_secret_access_key" => "the secret half of an access key",
+        "source.lake_ledgers_per_batch" | "source.lake_batches_per_partition" => {
+            "a whole number from 0 (the lake has a manifest) to 4294967295"
+        }
         "core.binary" => "a program, such as \"stellar-core\" or \"/usr/bin/stellar-core\"",
         "core.storage" => "a directory, such as \"/var/lib/orrery/core\"",
         "core.config" => "a file, such as \"/etc/orrery/stellar-core.toml\"",
         "core.http_port" => "a port from 0 (none) to 65535",
+        "status.discord_webhook" | "status.slack_webhook" | "status.generic_url" => {
+            "an address that starts with https:// or http://"
+        }
+        "status.telegram_bot" => "the token of a bot, a colon, and the number or @name of a chat",
         "auth.default_plan" => "dev, builder, pro or protocol",
         "auth.public_keys" => {
             "a list of KID:EdDSA:FILE or KID:RS256:FILE, each a public key in PEM form"
@@ -290,33 +343,58 @@ fn did_you_mean(suggestion: &Option<String>) -> String {
 
 /// Settings that are right one by one but not together.
 fn check_together(config: &Config) -> Result<(), ConfigError> {
-    let Source { kind, path, s3_endpoint, s3_region, rpc_url, .. } = &config.source;
+    let source = &config.source;
+    let kind = source.kind;
+    let uses = |wanted| kind == wanted || source.gaps.contains(&SourceAddress::Kind(wanted));
     let contradiction = |text: String| Err(ConfigError::Contradiction(text));
-    let only_for = |key: &str, wanted: &str| {
-        contradiction(format!(
-            "{key} is set, but source.kind is {kind}: give {wanted}, or remove {key}"
-        ))
-    };
-    match kind {
-        SourceKind::Lake if path.is_empty() => contradiction(
-            "source.kind is lake, so source.path must say in which directory or at which address it \
-             lies"
-                .to_owned(),
-        ),
-        SourceKind::Rpc if rpc_url.is_empty() => contradiction(
-            "source.kind is rpc, so source.rpc_url must say at which address it answers".to_owned(),
-        ),
-        SourceKind::Lake => Ok(()),
-        _ if !path.is_empty() => only_for("source.path", "lake"),
-        _ if !s3_endpoint.is_empty() => only_for("source.s3_endpoint", "lake"),
-        _ if !s3_region.is_empty() => only_for("source.s3_region", "lake"),
-        _ => Ok(()),
-    }?;
-    match kind {
-        SourceKind::Rpc => Ok(()),
-        _ if !rpc_url.is_empty() => only_for("source.rpc_url", "rpc"),
-        _ => Ok(()),
+    if !source.path.is_empty() && !uses(SourceKind::Lake) {
+        return contradiction(format!(
+            "source.path is set, but source.kind is {kind}: give lake, or remove the path"
+        ));
     }
+    if source.rpc_url.given().is_some() && !uses(SourceKind::Rpc) {
+        return contradiction(format!(
+            "source.rpc_url is set, but source.kind is {kind}: give rpc, or remove the address"
+        ));
+    }
+    if !source.rpc_headers.is_empty() && source.rpc_url.given().is_none() {
+        return contradiction(
+            "source.rpc_headers are set without source.rpc_url: only a server that is named gets \
+             them"
+                .to_owned(),
+        );
+    }
+    if matches!(kind, SourceKind::None | SourceKind::Sandbox) && !source.gaps.is_empty() {
+        return contradiction(format!(
+            "source.gaps is set, but source.kind is {kind}, which leaves no gaps: remove one of them"
+        ));
+    }
+    if source.gaps.contains(&SourceAddress::Kind(SourceKind::Sandbox)) {
+        return contradiction("source.gaps holds sandbox, which has no older ledgers".to_owned());
+    }
+    if source.s3_access_key_id.is_empty() != source.s3_secret_access_key.given().is_none() {
+        return contradiction(
+            "source.s3_access_key_id and source.s3_secret_access_key belong together: give both or \
+             none"
+            .to_owned(),
+        );
+    }
+    if (source.lake_ledgers_per_batch == 0) != (source.lake_batches_per_partition == 0) {
+        return contradiction(
+            "source.lake_ledgers_per_batch and source.lake_batches_per_partition belong together: \
+             give both or none"
+                .to_owned(),
+        );
+    }
+    let telegram = config.status.telegram_bot.given();
+    if telegram.is_some_and(|bot| bot.split(':').filter(|part| !part.is_empty()).count() < 3) {
+        return contradiction(
+            "status.telegram_bot lacks a part: give the token of a bot, which holds a colon itself, \
+             a colon, and the number or @name of a chat"
+            .to_owned(),
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
+use std::path::Path;
+
 use super::load::default_values;
 use super::*;
+use crate::domain::{LedgerSeq, StartPoint};
 
 fn load_text(text: &str) -> Result<Settings, ConfigError> {
     let directory = tempfile::tempdir().unwrap();
@@ -68,6 +71,9 @@ fn reads_every_type_from_the_environment() {
         ("ORRERY_AUTH_PUBLIC_KEYS", "a:EdDSA:/etc/a.pem,b:RS256:b.pem"),
         ("ORRERY_SOURCE_KIND", "lake"),
         ("ORRERY_SOURCE_PATH", "/srv/lake"),
+        ("ORRERY_SOURCE_GAPS", "s3://bucket/x, core, rpc:https://a.example"),
+        ("ORRERY_SOURCE_START", "62000000"),
+        ("ORRERY_STATUS_GENERIC_URL", "https://hook.example/x"),
         ("ORRERY_DATA_DIR", "/var/lib/orrery"),
     ])
     .unwrap()
@@ -78,7 +84,28 @@ fn reads_every_type_from_the_environment() {
     assert_eq!(config.http.cors_origins[1].as_str(), "http://localhost:3000");
     assert_eq!(config.auth.public_keys[1].algorithm, crate::auth::PublicKeyAlgorithm::Rs256);
     assert_eq!(config.source.kind, SourceKind::Lake);
+    assert_eq!(config.source.gaps[0], SourceAddress::Lake("s3://bucket/x".to_owned()));
+    assert_eq!(config.source.gaps[1], SourceAddress::Kind(SourceKind::Core));
+    assert_eq!(config.source.start.0, Some(StartPoint::At(LedgerSeq(62_000_000))));
+    assert_eq!(config.status.generic_url.given(), Some("https://hook.example/x"));
     assert_eq!(config.data_dir, Path::new("/var/lib/orrery"));
+}
+
+#[test]
+fn secrets_are_used_and_never_shown() {
+    let text = "[source]\nkind = 'rpc'\nrpc_url = 'https://a.example/secret1'\n\
+                rpc_headers = ['Authorization: secret2']\ns3_access_key_id = 'id'\n\
+                s3_secret_access_key = 'secret3'\n[status]\ntelegram_bot = '1:secret4:-5'\n\
+                discord_webhook = 'https://d.example/secret5'\n";
+    let settings = load_text(text).unwrap();
+    assert_eq!(settings.config.source.rpc_headers[0].value.reveal(), "secret2");
+    assert_eq!(settings.config.status.telegram_bot.given(), Some("1:secret4:-5"));
+    for shown in [settings.to_string(), format!("{:?}", settings.config)] {
+        assert!(!shown.contains("secret1") && !shown.contains("secret5"), "{shown}");
+        assert!(!["secret2", "secret3", "secret4"].iter().any(|s| shown.contains(s)), "{shown}");
+    }
+    assert!(settings.to_string().contains("rpc_url = \"(hidden)\""));
+    assert!(settings.to_string().contains("slack_webhook = \"\""), "what is not set is no secret");
 }
 
 #[test]
@@ -127,27 +154,38 @@ fn wrong_values_say_where_what_and_what_is_allowed() {
         ("[index]\ncontracts = ['CABC']", "index.contracts cannot be [\"CABC\"]"),
         ("[index]\nfee_events = 1", "index.fee_events cannot be 1: give true or false"),
         (
-            "[auth]\npublic_keys = ['x:HS256:secret']",
+            "[auth]\npublic_keys = ['x:HS256:key']",
             "give a list of KID:EdDSA:FILE or KID:RS256:FILE",
         ),
         ("[log]\nlevel = 'info'\nlevel = 'warn'", "line 3"),
         ("[log", "line 1"),
-        ("[source]\nkind = 'lake'", "source.path must say in which directory"),
-        ("[source]\nkind = 'rpc'", "source.rpc_url must say"),
-        ("[source]\nrpc_url = 'https://rpc.example.org'", "source.kind is none"),
-        (
-            "[source]\nkind = 'rpc'\nrpc_url = 'https://r.example'\ns3_region = 'x'",
-            "source.kind is rpc",
-        ),
-        ("[source]\npath = '/srv'", "source.kind is none"),
+        ("[source]\npath = '/srv'", "source.path is set, but source.kind is auto: give lake"),
+        ("[source]\nrpc_url = 'http://a'", "source.rpc_url is set, but source.kind is auto"),
+        ("[source]\nrpc_headers = ['a: b']", "source.rpc_headers are set without source.rpc_url"),
         ("[source]\nkind = 'core'\npath = '/srv'", "source.kind is core"),
         ("[core]\nhttp_port = 65536", "core.http_port cannot be 65536: give a port from 0"),
         ("[core]\nhttpport = 1", "did you mean core.http_port?"),
+        ("[source]\nkind = 'none'\ngaps = ['rpc']", "which leaves no gaps"),
+        ("[source]\ngaps = ['sandbox']", "source.gaps holds sandbox"),
+        ("[source]\ngaps = ['laek']", "source.gaps cannot be [\"laek\"]: give a list of auto"),
+        ("[source]\nstart = 'latest'", "source.start cannot be \"latest\": give tip, genesis"),
+        ("[source]\ns3_access_key_id = 'x'", "belong together"),
+        ("[source]\nlake_ledgers_per_batch = 1", "belong together"),
+        ("[source]\nstart_ledger = 5", "there is no setting source.start_ledger"),
+        (
+            "[source]\nrpc_url = 'ftp://secret'",
+            "source.rpc_url cannot be (hidden): give an address",
+        ),
+        ("[status]\nslack_webhook = 'secret'", "status.slack_webhook cannot be (hidden)"),
+        ("[status]\ntelegram_bot = '123:secret'", "status.telegram_bot lacks a part"),
         ("[http]\nconnections = 0", "http.connections cannot be 0"),
     ] {
         let error = load_text(text).unwrap_err().to_string();
         assert!(error.contains(sentence), "{error}");
-        assert!(!error.contains('\n'), "{error}");
+        assert!(
+            !error.contains('\n') && !error.replace("secret_access", "").contains("secret"),
+            "{error}"
+        );
     }
     let error = load_environment(&[("ORRERY_LIMITS_BURST", "x")]).unwrap_err().to_string();
     assert!(

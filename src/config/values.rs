@@ -6,32 +6,209 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::auth::PublicKeyAlgorithm;
+use crate::domain::{ParseError, StartPoint};
+
+/// A text that is never shown: it is or may hold a password.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text itself.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// The text itself, unless nothing was given.
+    pub fn given(&self) -> Option<&str> {
+        (!self.0.is_empty()).then_some(&*self.0)
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "Secret()" } else { "Secret(…)" })
+    }
+}
+
+/// An address that starts with `http://` or `https://` and may hold a password, or nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SecretUrl(Secret);
+
+impl SecretUrl {
+    /// The address, if one was given.
+    pub fn given(&self) -> Option<&str> {
+        self.0.given()
+    }
+}
+
+impl TryFrom<String> for SecretUrl {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.is_empty() || is_http(&text) {
+            true => Ok(Self(Secret(text))),
+            false => Err("it starts neither with http:// nor with https://".to_owned()),
+        }
+    }
+}
+
+impl From<SecretUrl> for String {
+    fn from(url: SecretUrl) -> Self {
+        url.0.0
+    }
+}
+
+fn is_http(text: &str) -> bool {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    host.is_some_and(|host| !host.is_empty() && host.bytes().all(|c| c.is_ascii_graphic()))
+}
+
+/// A header to send with every request, `Name: value`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Header {
+    /// Its name.
+    pub name: String,
+    /// Its value, which may be a password.
+    pub value: Secret,
+}
+
+impl TryFrom<String> for Header {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let (name, value) = text.split_once(':').ok_or("there is no colon in it")?;
+        let token = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&c);
+        if name.is_empty() || !name.bytes().all(token) || value.trim().is_empty() {
+            return Err("it is no header".to_owned());
+        }
+        Ok(Self { name: name.to_owned(), value: Secret(value.trim().to_owned()) })
+    }
+}
+
+impl From<Header> for String {
+    fn from(header: Header) -> Self {
+        format!("{}: {}", header.name, header.value.0)
+    }
+}
 
 /// Where ledgers come from while the service runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
+    /// From the public sources of the network, if it has any.
+    Auto,
     /// Nowhere: what is stored is served, and `orrery import` adds to it.
     None,
     /// A network of its own inside this process, for demonstrations.
     Sandbox,
-    /// A ledger lake: in a local directory, behind a web server, or in an S3-compatible store.
+    /// A ledger lake.
     Lake,
-    /// An upstream Stellar RPC server.
+    /// An RPC server.
     Rpc,
     /// A stellar-core that this process runs.
     Core,
 }
 
-impl fmt::Display for SourceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl SourceKind {
+    const ALL: [Self; 6] =
+        [Self::Auto, Self::None, Self::Sandbox, Self::Lake, Self::Rpc, Self::Core];
+
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
             Self::None => "none",
             Self::Sandbox => "sandbox",
             Self::Lake => "lake",
             Self::Rpc => "rpc",
             Self::Core => "core",
-        })
+        }
+    }
+}
+
+impl fmt::Display for SourceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// A source by its kind, or by kind and address: `rpc`, `lake`, `lake:https://…`, `rpc:https://…`,
+/// `s3://…`, `/srv/lake`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum SourceAddress {
+    /// The configured one of this kind, or the network's public ones.
+    Kind(SourceKind),
+    /// A lake: a directory, or an address.
+    Lake(String),
+    /// An RPC server.
+    Rpc(SecretUrl),
+}
+
+impl TryFrom<String> for SourceAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if let Some(kind) = SourceKind::ALL.into_iter().find(|kind| kind.word() == text) {
+            return Ok(Self::Kind(kind));
+        }
+        if let Some(url) = text.strip_prefix("rpc:") {
+            let url = SecretUrl::try_from(url.to_owned())?;
+            return url.given().is_some().then_some(Self::Rpc(url.clone())).ok_or_else(nameless);
+        }
+        if let Some(lake) = text.strip_prefix("lake:") {
+            return if lake.is_empty() { Err(nameless()) } else { Ok(Self::Lake(lake.to_owned())) };
+        }
+        if is_http(&text) {
+            return Err(format!("say what it is: lake:{text} or rpc:{text}"));
+        }
+        // A word without a slash is more likely a slip of the pen than a directory.
+        if text.contains('/') { Ok(Self::Lake(text)) } else { Err(nameless()) }
+    }
+}
+
+fn nameless() -> String {
+    "it names neither a kind of source nor an address".to_owned()
+}
+
+impl From<SourceAddress> for String {
+    fn from(source: SourceAddress) -> Self {
+        match source {
+            SourceAddress::Kind(kind) => kind.word().to_owned(),
+            SourceAddress::Lake(address) => format!("lake:{address}"),
+            SourceAddress::Rpc(url) => format!("rpc:{}", String::from(url)),
+        }
+    }
+}
+
+/// Where an empty data directory begins; the usual place of the source unless given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Start(pub Option<StartPoint>);
+
+impl TryFrom<String> for Start {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        text.parse().map(|start| Self(Some(start))).map_err(|error: ParseError| error.to_string())
+    }
+}
+
+impl From<Start> for String {
+    fn from(start: Start) -> Self {
+        start.0.map(|start| start.to_string()).unwrap_or_default()
     }
 }
 

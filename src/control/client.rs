@@ -8,7 +8,9 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::protocol::{self, Greeting, HEADER, Kind};
-use super::{ControlError, NotStored, SocketPath, StatusReport, Stored};
+use super::{
+    BackfillReport, BackfillRequest, ControlError, NotStored, SocketPath, StatusReport, Stored,
+};
 
 /// A service that works answers a greeting at once.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -67,6 +69,11 @@ impl Client {
     /// Asks how the service is.
     pub fn status(&mut self) -> Result<StatusReport, ControlError> {
         self.ask(Kind::Status, &[], Kind::Status)
+    }
+
+    /// Begins, ends or asks about the filling of older ledgers.
+    pub fn backfill(&mut self, request: &BackfillRequest) -> Result<BackfillReport, ControlError> {
+        self.ask(Kind::Backfill, &protocol::encode(request)?, Kind::Backfill)
     }
 
     fn ask<T: DeserializeOwned>(

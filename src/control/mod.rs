@@ -26,6 +26,86 @@ pub trait Service: Send + Sync + 'static {
 
     /// What is stored, and how the service is. An error is one sentence. May block.
     fn status(&self) -> Result<StatusReport, String>;
+
+    /// Begins, ends or tells about the filling of older ledgers. An error is one sentence. May block.
+    fn backfill(&self, request: BackfillRequest) -> Result<BackfillReport, String>;
+}
+
+/// What is asked about the filling of older ledgers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BackfillRequest {
+    /// Begin.
+    Start(BackfillOrder),
+    /// How far is it?
+    Status,
+    /// End it; what is stored stays.
+    Cancel,
+}
+
+/// Which ledgers are to be filled in, from where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackfillOrder {
+    /// First ledger.
+    pub from: u32,
+    /// Last ledger.
+    pub to: u32,
+    /// Sources in the order in which they are asked, as the command line writes them; the usual ones
+    /// when empty.
+    #[serde(default)]
+    pub sources: Vec<String>,
+}
+
+/// How far the filling of older ledgers is.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct BackfillReport {
+    /// What it is doing.
+    pub state: BackfillState,
+    /// First ledger of the order; 0 when there is none.
+    pub from: u32,
+    /// Last ledger of the order.
+    pub to: u32,
+    /// Ledgers that were missing when it began.
+    pub missing: u64,
+    /// Those of them that are stored now.
+    pub stored: u64,
+    /// Events stored with them.
+    pub events: u64,
+    /// The ledger that was stored last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<u32>,
+    /// Speed over the last half minute.
+    pub ledgers_per_second: f64,
+    /// Seconds until the end at that speed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds_left: Option<u64>,
+    /// Why it failed, or what it is waiting for, in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What the filling of older ledgers is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BackfillState {
+    /// Nothing was asked for since the service began.
+    #[default]
+    None,
+    /// It works.
+    Running,
+    /// All ledgers of the order are stored.
+    Done,
+    /// It was ended before.
+    Cancelled,
+    /// It cannot go on.
+    Failed,
+}
+
+impl BackfillReport {
+    /// Hundredths of the ledgers that were missing.
+    pub fn percent(&self) -> u64 {
+        (self.stored.min(self.missing) * 100).checked_div(self.missing).unwrap_or(100)
+    }
 }
 
 /// What became of some ledgers.

@@ -37,17 +37,20 @@ pub(super) enum Kind {
     NotStored = b'N',
     /// Client: no payload. Service: [`super::StatusReport`].
     Status = b'?',
+    /// Client: [`super::BackfillRequest`]. Service: [`super::BackfillReport`].
+    Backfill = b'B',
     /// Service: a sentence, UTF-8; it then ends the connection.
     Refused = b'E',
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::Greeting,
     Kind::Ledger,
     Kind::Store,
     Kind::Stored,
     Kind::NotStored,
     Kind::Status,
+    Kind::Backfill,
     Kind::Refused,
 ];
 

@@ -130,6 +130,13 @@ impl Conversation {
                 let status = status.map_err(ControlError::Refused)?;
                 self.send(Kind::Status, &protocol::encode(&status)?).await
             }
+            Kind::Backfill => {
+                let request = protocol::decode(&payload)?;
+                let service = Arc::clone(&self.service);
+                let report = blocking(move || service.backfill(request)).await?;
+                let report = report.map_err(ControlError::Refused)?;
+                self.send(Kind::Backfill, &protocol::encode(&report)?).await
+            }
             Kind::Stored | Kind::NotStored | Kind::Refused => {
                 Err(ControlError::Protocol(format!("{kind:?} is not a question")))
             }

@@ -28,6 +28,18 @@ impl Service for Recording {
     fn status(&self) -> Result<StatusReport, String> {
         Ok(StatusReport { events: self.0.lock().len() as u64, ..StatusReport::default() })
     }
+
+    fn backfill(&self, request: BackfillRequest) -> Result<BackfillReport, String> {
+        match request {
+            BackfillRequest::Start(BackfillOrder { from, to, .. }) if from > to => {
+                Err(format!("{from} comes after {to}"))
+            }
+            BackfillRequest::Start(BackfillOrder { from, to, .. }) => {
+                Ok(BackfillReport { from, to, ..BackfillReport::default() })
+            }
+            BackfillRequest::Status | BackfillRequest::Cancel => Ok(BackfillReport::default()),
+        }
+    }
 }
 
 /// Runs `client` against a served socket in a directory whose path is longer than a socket's may be.
@@ -65,6 +77,20 @@ fn ledgers_arrive_in_order_and_are_acknowledged() {
         assert_eq!(client.status().unwrap().events, 3);
     });
     assert_eq!(received, [b"one".to_vec(), vec![7; 3 << 20], b"two".to_vec()]);
+}
+
+#[test]
+fn backfills_are_asked_for_and_refused() {
+    with_service(|data_dir| {
+        let mut client = Client::connect(data_dir).unwrap().unwrap();
+        let order = |from, to| BackfillOrder { from, to, sources: vec!["/srv/lake".to_owned()] };
+        let report = client.backfill(&BackfillRequest::Start(order(2, 9))).unwrap();
+        assert_eq!((report.from, report.to, report.percent()), (2, 9, 100));
+        let report = client.backfill(&BackfillRequest::Status).unwrap();
+        assert_eq!(report.state, BackfillState::None);
+        let error = client.backfill(&BackfillRequest::Start(order(9, 2))).unwrap_err();
+        assert_eq!(error.to_string(), "9 comes after 2");
+    });
 }
 
 #[test]

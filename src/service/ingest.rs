@@ -42,6 +42,8 @@ pub struct Ingestion<'a> {
     pub ledgers: &'a Arc<Ledgers>,
     /// When a ledger counts as stored.
     pub durability: Durability,
+    /// The last ledger, when they are older ones that retention may hardly keep.
+    pub older_up_to: Option<LedgerSeq>,
     /// Name under which trouble with storing is reported to health.
     pub component: &'static str,
     /// Learns of each stored ledger.
@@ -100,14 +102,19 @@ impl Ingestion<'_> {
         let some_stored = Arc::new(AtomicBool::new(false));
         let storing = spawn_blocking({
             let (ledgers, durability) = (Arc::clone(self.ledgers), self.durability);
+            let older_up_to = self.older_up_to;
             let stored = self.noting(Arc::clone(follower.flight()), Arc::clone(&some_stored));
             move || {
-                ledgers.store_all(Received(received), durability, move |ingested| {
+                let stored = move |ingested: &Ingested| {
                     // Goes with this closure, as soon as nothing more is stored: the source may not
                     // send anything for long.
                     let _ = &storing_ends;
                     stored(ingested);
-                })
+                };
+                match older_up_to {
+                    Some(last) => ledgers.store_older(last, Received(received), durability, stored),
+                    None => ledgers.store_all(Received(received), durability, stored),
+                }
             }
         });
         // Dropping the follower's future ends the ledgers, and then the storing.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::ServiceError;
 use crate::config::Config;
-use crate::control::{NotStored, Service, StatusReport, Stored};
-use crate::domain::Network;
+use crate::control::{NotStored, StatusReport, Stored};
+use crate::domain::{LedgerSeq, Network};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver};
@@ -21,6 +21,8 @@ use crate::store::{Committed, Durability, FORMAT, IndexOptions, Retention, Store
 /// An open data directory with a pipeline into it.
 pub struct Ledgers {
     pipeline: Pipeline,
+    /// The same for ledgers whose bytes retention would remove again at once.
+    pipeline_without_raw: Pipeline,
     retention: Retention,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
@@ -47,9 +49,16 @@ impl Ledgers {
             metrics.latest_ledger_is(latest);
         }
         let steps = Arc::clone(&metrics) as Arc<dyn StepObserver>;
-        let pipeline = Pipeline::new(store, index_options(config), steps);
-        let (health, listening) = (Arc::default(), OnceLock::new());
-        Ok(Self { pipeline, retention: retention(config), health, metrics, listening })
+        let options = index_options(config);
+        let without_raw = IndexOptions { raw_ledgers: false, ..options.clone() };
+        Ok(Self {
+            pipeline: Pipeline::new(Arc::clone(&store), options, Arc::clone(&steps)),
+            pipeline_without_raw: Pipeline::new(store, without_raw, steps),
+            retention: retention(config),
+            health: Arc::default(),
+            metrics,
+            listening: OnceLock::new(),
+        })
     }
 
     /// The store.
@@ -81,12 +90,52 @@ impl Ledgers {
         &self,
         ledgers: impl Iterator<Item = Result<RawLedger, E>>,
         durability: Durability,
+        stored: impl FnMut(&Ingested) + Send,
+    ) -> Result<(), PipelineError> {
+        self.store_through(&self.pipeline, ledgers, durability, stored)
+    }
+
+    /// The same for ledgers up to `last`, whose bytes are only kept when retention keeps them.
+    ///
+    /// # Errors
+    /// The first [`PipelineError`]; ledgers before it are stored.
+    pub fn store_older<E: Error + Send + Sync + 'static>(
+        &self,
+        last: LedgerSeq,
+        ledgers: impl Iterator<Item = Result<RawLedger, E>>,
+        durability: Durability,
+        stored: impl FnMut(&Ingested) + Send,
+    ) -> Result<(), PipelineError> {
+        let kept = self.first_kept(self.retention.raw_ledgers) <= last;
+        let pipeline = if kept { &self.pipeline } else { &self.pipeline_without_raw };
+        self.store_through(pipeline, ledgers, durability, stored)
+    }
+
+    /// The first ledger that retention keeps events or transactions of.
+    pub fn first_worth_storing(&self) -> LedgerSeq {
+        let Retention { events, transactions, .. } = self.retention;
+        self.first_kept(events).min(self.first_kept(transactions))
+    }
+
+    /// The first ledger of which something is kept when so many are.
+    fn first_kept(&self, kept: Option<u32>) -> LedgerSeq {
+        match (kept, self.store().status().latest()) {
+            (Some(kept), Some(latest)) => LedgerSeq((latest.0 + 1).saturating_sub(kept)),
+            _ => LedgerSeq(0),
+        }
+    }
+
+    fn store_through<E: Error + Send + Sync + 'static>(
+        &self,
+        pipeline: &Pipeline,
+        ledgers: impl Iterator<Item = Result<RawLedger, E>>,
+        durability: Durability,
         mut stored: impl FnMut(&Ingested) + Send,
     ) -> Result<(), PipelineError> {
         let metrics = Arc::clone(&self.metrics);
         // What `stored` holds goes as soon as nothing more is stored, which may be long before the
         // iterator ends.
-        self.pipeline.run(ledgers, durability, move |ingested| {
+        pipeline.run(ledgers, durability, move |ingested| {
             if ingested.committed == Committed::New {
                 let counts = &ingested.counts;
                 let transactions = u64::from(counts.stored_transactions);
@@ -153,8 +202,9 @@ impl Stored {
     }
 }
 
-impl Service for Ledgers {
-    fn store(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
+impl Ledgers {
+    /// Stores what came over the control socket.
+    pub(super) fn store_handed_over(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
         let origin = Origin { name: "control socket".into(), position: None };
         let ledgers = ledgers.into_iter().map(|xdr| {
             let sequence = records::sequence_of(&xdr).map_err(NoLedger)?;
@@ -165,10 +215,6 @@ impl Service for Ledgers {
             Ok(()) => Ok(before),
             Err(error) => Err(NotStored { before, reason: without_origin(&error) }),
         }
-    }
-
-    fn status(&self) -> Result<StatusReport, String> {
-        Ok(self.report())
     }
 }
 

@@ -1,8 +1,13 @@
 //! A running service: puts store, pipeline, source, HTTP interface and control socket together, and
 //! stops them together. Knows which parts there are, and leaves what they do to them.
 
+mod backfill;
+mod controlled;
 mod ingest;
 mod ledgers;
+pub mod sources;
+mod status_messages;
+mod stored_ledgers;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,14 +20,18 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
+pub use backfill::{BackfillError, Backfills, Older, OpenSources, OrderFile};
 pub use ingest::{Ended, Ingestion};
 pub use ledgers::Ledgers;
+
+use controlled::Controlled;
 
 use crate::api::{self, ApiError, ApiSettings, Deps, RateLimit};
 use crate::auth::{AuthError, PublicKey, Tokens};
 use crate::config::{Auth, Config, PublicKeyFile};
 use crate::control::{ControlError, Listener};
 use crate::domain::{Network, StartPoint};
+use crate::notify::TargetError;
 use crate::observe::metrics::MetricsError;
 use crate::source::follow::{COMPONENT, Candidate, Follower, Patience, Reports, Task};
 use crate::store::{Durability, StoreError};
@@ -62,6 +71,9 @@ pub enum ServiceError {
     /// The metrics.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// Where status messages go.
+    #[error("status messages: {0}")]
+    Status(#[from] TargetError),
     /// The address for the HTTP interface.
     #[error("cannot listen on {address}: {reason}")]
     Listen {
@@ -115,8 +127,15 @@ pub struct Following {
     pub start: StartPoint,
 }
 
-/// Serves what is stored, and stores what the sources yield, until `stop` turns true. Then requests,
-/// imports and ledgers at hand are finished.
+impl Following {
+    /// Names of the sources.
+    pub fn names(&self) -> Vec<String> {
+        self.sources.iter().map(|candidate| candidate.source.name()).collect()
+    }
+}
+
+/// Serves what is stored, stores what the sources yield, and fills in older ledgers from what
+/// `open_sources` opens, until `stop` turns true. Then requests, imports and ledgers at hand are finished.
 ///
 /// # Errors
 /// When a part cannot start. A source that fails is reported by health and ends nothing.
@@ -126,12 +145,25 @@ pub async fn run(
     config: &Config,
     listener: TcpListener,
     following: Option<Following>,
+    open_sources: OpenSources,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServiceError> {
     let control = Listener::bind(ledgers.store().directory())?;
+    let targets = status_messages::targets(&config.status)?;
+    let backfills = Arc::new(Backfills::new(Arc::clone(&ledgers), open_sources));
+    let controlled =
+        Controlled { ledgers: Arc::clone(&ledgers), backfills: Arc::clone(&backfills) };
     let mut tasks = JoinSet::new();
-    tasks.spawn(control.serve(Arc::clone(&ledgers) as _, stop.clone()));
+    tasks.spawn(control.serve(Arc::new(controlled), stop.clone()));
     tasks.spawn(prune_regularly(Arc::clone(&ledgers), stop.clone()));
+    tasks.spawn({
+        let stop = stop.clone();
+        async move { backfills.serve(stop).await }
+    });
+    if !targets.is_empty() {
+        let follows = following.is_some();
+        tasks.spawn(status_messages::post(Arc::clone(&ledgers), targets, follows, stop.clone()));
+    }
     if let Some(following) = following {
         tasks.spawn(follow(Arc::clone(&ledgers), following, stop.clone()));
     }
@@ -173,7 +205,15 @@ fn dependencies(ledgers: &Ledgers, tokens: Arc<Tokens>, config: &Config) -> Deps
 /// Follows sources into the store, from the ledger after the newest one that is stored.
 async fn follow(ledgers: Arc<Ledgers>, following: Following, stop: watch::Receiver<bool>) {
     let store = ledgers.store();
-    let next = store.status().latest().and_then(|latest| latest.next());
+    let status = store.status();
+    for pair in status.ranges.windows(2) {
+        let (from, to) = (pair[0].last.0.saturating_add(1), pair[1].first.0.saturating_sub(1));
+        tracing::info!(
+            "ledgers {from} to {to} are missing between stored ones: `orrery backfill --from {from} \
+             --to {to}` fetches them"
+        );
+    }
+    let next = status.latest().and_then(|latest| latest.next());
     let task = Task { next, start: following.start, last: None };
     let mut follower = Follower::new(
         following.sources,
@@ -191,6 +231,7 @@ async fn follow(ledgers: Arc<Ledgers>, following: Following, stop: watch::Receiv
     let ingestion = Ingestion {
         ledgers: &ledgers,
         durability: Durability::Synced,
+        older_up_to: None,
         component: INGESTION,
         stored: Arc::new(|_| {}),
     };

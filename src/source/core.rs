@@ -296,6 +296,10 @@ impl LedgerSource for CoreSource {
         .boxed()
     }
 
+    fn replays(&self) -> bool {
+        true
+    }
+
     fn fetch(&mut self, from: LedgerSeq) -> BoxFuture<'_, Result<Fetched, SourceError>> {
         self.fetch_from(from).boxed()
     }

@@ -41,6 +41,11 @@ pub trait LedgerSource: Send {
         false
     }
 
+    /// Whether it makes old ledgers again when it is asked, so that what is not there yet may still come.
+    fn replays(&self) -> bool {
+        false
+    }
+
     /// How long to wait at the tip between two questions, where the usual is too often.
     fn poll(&self) -> Option<Duration> {
         None

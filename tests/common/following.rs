@@ -181,6 +181,7 @@ pub async fn store_all(
     let ingestion = Ingestion {
         ledgers: &ledgers,
         durability: Durability::Deferred,
+        older_up_to: None,
         component: INGESTION,
         stored: Arc::new(|_| {}),
     };

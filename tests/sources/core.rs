@@ -141,7 +141,7 @@ async fn begins_after_the_newest_checkpoint_when_nothing_else_is_asked() {
     fs::write(stand_in.own_config(), "[QUORUM_SET]\n[HISTORY.gone]\nget = 'false'").unwrap();
     let mut source = CoreSource::open(settings).await.unwrap();
     let error = source.range().await.unwrap_err().to_string();
-    assert!(error.contains("give source.start_ledger"), "{error}");
+    assert!(error.contains("give source.start"), "{error}");
 }
 
 #[tokio::test]

@@ -137,7 +137,7 @@ pub enum CoreError {
     /// The archive does not reach that far.
     #[error(
         "stellar-core cannot begin at ledger {needed}: the newest checkpoint of the history archive \
-         is {newest}, more than two checkpoints before it; start_ledger is wrong, the archive is \
+         is {newest}, more than two checkpoints before it; source.start is wrong, the archive is \
          old, or the network was reset and needs an empty data directory"
     )]
     TooFarAhead {
@@ -160,7 +160,7 @@ pub enum CoreError {
     /// Where to begin depends on the archive, and none answers.
     #[error(
         "no history archive of {0} answers, so it is not known at which ledger to begin: give \
-         source.start_ledger, or check the connection"
+         source.start, or check the connection"
     )]
     NoArchive(Network),
     /// A standalone network cannot show a ledger again.

@@ -47,7 +47,7 @@ impl<'a> Service<'a> {
             settings.push(("ORRERY_CORE_HTTP_PORT", free_port().to_string()));
         } else {
             settings.push(("ORRERY_CORE_CONFIG", text(stand_in.own_config())));
-            settings.push(("ORRERY_SOURCE_START_LEDGER", FIRST.to_string()));
+            settings.push(("ORRERY_SOURCE_START", FIRST.to_string()));
         }
         Self { directory, settings }
     }

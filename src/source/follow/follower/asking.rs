@@ -160,20 +160,21 @@ impl Follower {
         }
     }
 
-    /// Waits for the network to close the next ledger. A source that announced it must have it.
+    /// Waits for the network to close the next ledger. A source that announced it must have it, and inside
+    /// a bounded task every source that does not replay ledgers.
     fn at_tip(&mut self, index: usize, next: LedgerSeq) -> Result<Outcome, Fault> {
         let member = &mut self.members[index];
         let name = member.source.name();
+        let bounded = self.task.last.is_some() && !member.source.replays();
         if let Some(range) = member.range().filter(|range| range.last >= next) {
             member.survey = None;
-            return Err(Fault::fails(format!(
-                "{name} has ledger {} but not ledger {next}",
-                range.last
-            )));
+            let kind = if bounded { Kind::Skips } else { Kind::Fails };
+            let reason = format!("{name} has ledger {} but not ledger {next}", range.last);
+            return Err(Fault::of(kind, reason));
         }
         let tip = self.reports.health.network_latest();
         let far = tip.is_some_and(|tip| tip.0 > next.0.saturating_add(ORDINARY_LAG));
-        if self.task.last.is_some() || (index > 0 && far) {
+        if bounded || (index > 0 && far && !member.source.replays()) {
             return Err(Fault::of(Kind::Lacks, format!("{name} does not have ledger {next} yet")));
         }
         let poll = member.source.poll().unwrap_or(self.patience.poll);

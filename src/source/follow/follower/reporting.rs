@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Fault, Follower};
 use crate::domain::{LedgerRange, LedgerSeq};
 use crate::source::follow::WINDOW;
-use crate::source::follow::member::{Kind, Member, Trouble};
+use crate::source::follow::member::{Kind, Member, ORDINARY_LAG, Trouble};
 use crate::source::follow::window::Alarm;
 
 impl Follower {
@@ -114,15 +114,17 @@ impl Follower {
         }
     }
 
-    /// The tip never falls back: a source that lags says nothing about the network.
+    /// The tip never falls back: a source that lags, or ends far before what is stored, says nothing about
+    /// the network.
     pub(super) fn tip_is(&self, index: usize, ledger: LedgerSeq) {
         let member = &self.members[index];
         let doubtful = matches!(
             member.kind(),
             Some(Kind::Refused(_) | Kind::Disputes(_) | Kind::OtherNetwork)
         );
+        let behind = self.next.is_some_and(|next| ledger.0.saturating_add(ORDINARY_LAG) < next.0);
         let known = self.reports.health.network_latest();
-        if !doubtful && known.is_none_or(|known| known < ledger) {
+        if !doubtful && !behind && known.is_none_or(|known| known < ledger) {
             self.reports.health.network_latest_is(ledger);
             self.reports.metrics.network_latest_is(ledger);
         }

@@ -1,0 +1,307 @@
+//! `orrery backfill`: fills in older ledgers, by itself or through the running service.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use orrery::config::{Origin, Settings, SourceAddress};
+use orrery::control::{
+    BackfillOrder, BackfillReport, BackfillRequest, BackfillState, Client, ControlError,
+};
+use orrery::observe::logs::{self, LogLevel};
+use orrery::service::{Backfills, Ledgers, OrderFile, sources};
+use tokio::sync::watch;
+
+use super::open::{self, Opened};
+use super::serve::{runtime, stop_on_signal};
+use super::{Common, Failure, flag, output};
+
+/// Fill in older ledgers from lakes, RPC servers or a stellar-core
+///
+/// Fetches what is missing between two ledgers, the newest part first; what is stored already is passed
+/// over. While a service runs on the data directory, the service does it beside its live ledgers. Ctrl-C
+/// ends the work and keeps what is stored; with --detach the service goes on alone. An interrupted backfill
+/// goes on when the service starts again, or with `orrery backfill` alone.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  orrery backfill --data-dir d --from 62000000 --to 62999999
+  orrery backfill --data-dir d --from 2 --to 100000 --source ./lake --source rpc
+  orrery backfill --data-dir d --status
+  orrery backfill --data-dir d --cancel")]
+pub struct Backfill {
+    /// First ledger
+    #[arg(long, value_name = "LEDGER", requires = "to")]
+    from: Option<u32>,
+    /// Last ledger
+    #[arg(long, value_name = "LEDGER", requires = "from")]
+    to: Option<u32>,
+    /// Where from, instead of the configured sources: lake, rpc, core, or an address as in source.gaps;
+    /// may be repeated
+    #[arg(long, value_name = "SOURCE", requires = "from")]
+    source: Vec<String>,
+    /// testnet, mainnet, futurenet, local or a passphrase; needed for a new data directory
+    #[arg(long)]
+    network: Option<String>,
+    /// Leave the work to the service and return at once
+    #[arg(long, requires = "from")]
+    detach: bool,
+    /// Show how far it is
+    #[arg(long, conflicts_with_all = ["from", "cancel"])]
+    status: bool,
+    /// End it; what is stored stays
+    #[arg(long, conflicts_with = "from")]
+    cancel: bool,
+    /// Print JSON, also on a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+/// Between two looks at the work.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Between two progress lines where there is no terminal.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+
+impl Backfill {
+    pub fn run(self, common: &Common) -> Result<(), Failure> {
+        let settings = common.settings(vec![flag("network", "--network", self.network.clone())])?;
+        let terminal = std::io::stderr().is_terminal();
+        // On a terminal the bar reports progress, and log lines would tear it.
+        let quiet = terminal && settings.origin("log.level") == Origin::Default;
+        let level = if quiet { LogLevel::Warn } else { settings.config.log.level };
+        logs::init(settings.config.log.format, level)?;
+        for name in &self.source {
+            SourceAddress::try_from(name.clone())
+                .map_err(|reason| Failure::usage(format!("--source cannot be {name}: {reason}")))?;
+        }
+        let opened = match self.from {
+            Some(_) => open::open(&settings, settings.config.network().as_ref())?,
+            None => open::existing(&settings)?,
+        };
+        match opened {
+            Opened::Running(client) => self.through(client, terminal),
+            Opened::Here(ledgers) => self.here(Arc::from(ledgers), &settings, terminal),
+        }
+    }
+
+    fn order(&self) -> Option<BackfillOrder> {
+        let (from, to) = (self.from?, self.to?);
+        Some(BackfillOrder { from, to, sources: self.source.clone() })
+    }
+
+    /// Leaves the work to the running service, and watches it.
+    fn through(&self, mut client: Client, terminal: bool) -> Result<(), Failure> {
+        let request = match self.order() {
+            Some(order) => BackfillRequest::Start(order),
+            None if self.cancel => BackfillRequest::Cancel,
+            None => BackfillRequest::Status,
+        };
+        let report = client.backfill(&request)?;
+        if self.status || self.detach {
+            return self.print(&report);
+        }
+        let report = runtime()?.block_on(async {
+            let stop = stop_on_signal()?;
+            let shown = Shown::new(terminal);
+            Ok::<_, Failure>(watch_service(&mut client, report, shown, stop).await?)
+        })?;
+        self.finish(&report)
+    }
+
+    /// Does the work in this process.
+    fn here(
+        &self,
+        ledgers: Arc<Ledgers>,
+        settings: &Settings,
+        terminal: bool,
+    ) -> Result<(), Failure> {
+        if self.detach {
+            return Err(Failure::usage("--detach needs a service that runs on the data directory"));
+        }
+        let file = OrderFile::of(ledgers.store().directory());
+        let interrupted = file.load()?;
+        if self.status {
+            return self.print(&interrupted.map(|order| idle(&order)).unwrap_or_default());
+        }
+        if self.cancel {
+            file.remove()?;
+            return Ok(());
+        }
+        let Some(order) = self.order().or(interrupted) else {
+            return Err(Failure::usage(
+                "there is no interrupted backfill to go on with: give --from and --to",
+            ));
+        };
+        let open_sources = sources::opener(&settings.config, &ledgers);
+        let report = runtime()?.block_on(async {
+            let stop = stop_on_signal()?;
+            let backfills = Backfills::new(ledgers, open_sources);
+            let mut shown = Shown::new(terminal);
+            let watching = async {
+                loop {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                    shown.show(&backfills.report());
+                }
+            };
+            tokio::select! {
+                ended = backfills.run(order, stop) => Ok::<_, Failure>(ended?),
+                () = watching => Ok(backfills.report()),
+            }
+        })?;
+        self.finish(&report)
+    }
+
+    fn finish(&self, report: &BackfillReport) -> Result<(), Failure> {
+        match report.state {
+            BackfillState::Failed => {
+                let reason = report.reason.clone().unwrap_or_default();
+                let stored = output::count(report.stored);
+                Err(Failure::failed(format!("{reason}; {stored} ledgers were stored before")))
+            }
+            _ => self.print(report),
+        }
+    }
+
+    fn print(&self, report: &BackfillReport) -> Result<(), Failure> {
+        if self.json || !output::is_terminal() {
+            return output::print_json(report);
+        }
+        output::print(&in_words(report))
+    }
+}
+
+/// What is known of an order that nobody works on.
+fn idle(order: &BackfillOrder) -> BackfillReport {
+    BackfillReport { from: order.from, to: order.to, ..BackfillReport::default() }
+}
+
+/// Shows the service's progress until the work has ended. An interruption ends the work.
+async fn watch_service(
+    client: &mut Client,
+    mut report: BackfillReport,
+    mut shown: Shown,
+    mut stop: watch::Receiver<bool>,
+) -> Result<BackfillReport, ControlError> {
+    let mut cancelled = false;
+    while report.state == BackfillState::Running {
+        shown.show(&report);
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            _ = stop.wait_for(|stop| *stop), if !cancelled => {
+                client.backfill(&BackfillRequest::Cancel)?;
+                cancelled = true;
+            }
+        }
+        report = client.backfill(&BackfillRequest::Status)?;
+    }
+    Ok(report)
+}
+
+/// A bar on a terminal, a line from time to time elsewhere.
+struct Shown {
+    bar: Option<ProgressBar>,
+    reported: Instant,
+}
+
+impl Shown {
+    fn new(terminal: bool) -> Self {
+        let bar = terminal.then(|| {
+            let bar = ProgressBar::new(0);
+            let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}");
+            // The template is fixed; should it ever be wrong, the plain bar does.
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            bar
+        });
+        Self { bar, reported: Instant::now() }
+    }
+
+    fn show(&mut self, report: &BackfillReport) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(report.missing);
+            bar.set_position(report.stored);
+            bar.set_message(speed(report));
+        } else if self.reported.elapsed() >= REPORT_EVERY {
+            self.reported = Instant::now();
+            tracing::info!(
+                stored = report.stored,
+                missing = report.missing,
+                percent = report.percent(),
+                ledgers_per_second = report.ledgers_per_second.round(),
+                seconds_left = report.seconds_left,
+                reason = report.reason,
+                "backfilling"
+            );
+        }
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn speed(report: &BackfillReport) -> String {
+    if let Some(reason) = &report.reason {
+        return reason.clone();
+    }
+    let left = report.seconds_left.map(|seconds| format!(", {} left", output::duration(seconds)));
+    format!("{:.0} ledgers/s{}", report.ledgers_per_second, left.unwrap_or_default())
+}
+
+fn in_words(report: &BackfillReport) -> String {
+    let BackfillReport { from, to, .. } = report;
+    let (stored, missing) = (output::count(report.stored), output::count(report.missing));
+    let events = output::count(report.events);
+    let how_far = format!("{stored} of {missing} missing ledgers, {events} events");
+    match report.state {
+        BackfillState::None if *to == 0 => "no backfill\n".to_owned(),
+        BackfillState::None => format!("{from}–{to} interrupted: `orrery backfill` goes on\n"),
+        BackfillState::Running => {
+            let percent = report.percent();
+            format!("{from}–{to} running: {how_far}, {percent} %, {}\n", speed(report))
+        }
+        BackfillState::Done => format!("{from}–{to} done: {how_far}\n"),
+        BackfillState::Cancelled => format!("{from}–{to} ended early: {how_far} are stored\n"),
+        BackfillState::Failed => {
+            format!("{from}–{to} failed: {}\n", report.reason.as_deref().unwrap_or_default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_how_far_it_is() {
+        let mut report = BackfillReport {
+            state: BackfillState::Running,
+            from: 2,
+            to: 20_001,
+            missing: 20_000,
+            stored: 5_000,
+            events: 1_234,
+            ledgers_per_second: 300.4,
+            seconds_left: Some(50),
+            ..BackfillReport::default()
+        };
+        assert_eq!(
+            in_words(&report),
+            "2–20001 running: 5,000 of 20,000 missing ledgers, 1,234 events, 25 %, 300 ledgers/s, 50 s \
+             left\n"
+        );
+        report.reason = Some("the lake cannot be reached".to_owned());
+        assert!(in_words(&report).contains("25 %, the lake cannot be reached"));
+        report.state = BackfillState::Failed;
+        assert_eq!(in_words(&report), "2–20001 failed: the lake cannot be reached\n");
+        assert_eq!(in_words(&BackfillReport::default()), "no backfill\n");
+        let interrupted = idle(&BackfillOrder { from: 2, to: 9, sources: Vec::new() });
+        assert!(in_words(&interrupted).starts_with("2–9 interrupted"));
+    }
+}

@@ -1,0 +1,206 @@
+//! Filling in older ledgers, beside live ones or alone. Missing parts of the order are fetched in pieces,
+//! the newest piece first, so that what is covered grows downwards from what is there; within a piece
+//! from its oldest ledger on. The order lies in a file until it is done, so that an interrupted one goes on.
+
+mod job;
+mod progress;
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use super::{Ledgers, stopped};
+use crate::control::{BackfillOrder, BackfillReport, BackfillState};
+use crate::domain::LedgerRange;
+use crate::source::follow::Candidate;
+
+pub use job::{BackfillError, OrderFile};
+use progress::Progress;
+
+/// Opens the sources of an order, by their names or the usual ones, for ledgers of a range. An error is
+/// one sentence.
+pub type OpenSources = Arc<
+    dyn Fn(Vec<String>, LedgerRange) -> BoxFuture<'static, Result<Older, String>> + Send + Sync,
+>;
+
+/// Sources of older ledgers.
+pub struct Older {
+    /// In the order in which they are asked.
+    pub sources: Vec<Candidate>,
+    /// Whether they should be asked for all at once, from the oldest ledger on.
+    pub in_one_piece: bool,
+}
+
+/// The filling of older ledgers of one data directory, one order at a time.
+pub struct Backfills {
+    ledgers: Arc<Ledgers>,
+    open_sources: OpenSources,
+    file: OrderFile,
+    current: Mutex<Current>,
+    orders: mpsc::Sender<BackfillOrder>,
+    waiting: Mutex<Option<mpsc::Receiver<BackfillOrder>>>,
+}
+
+struct Current {
+    state: BackfillState,
+    progress: Arc<Progress>,
+    cancel: watch::Sender<bool>,
+    reason: Option<String>,
+}
+
+impl Backfills {
+    /// For the ledgers of a data directory.
+    pub fn new(ledgers: Arc<Ledgers>, open_sources: OpenSources) -> Self {
+        let file = OrderFile::of(ledgers.store().directory());
+        let (orders, waiting) = mpsc::channel(1);
+        let current = Mutex::new(Current {
+            state: BackfillState::None,
+            progress: Arc::default(),
+            cancel: watch::channel(false).0,
+            reason: None,
+        });
+        Self { ledgers, open_sources, file, current, orders, waiting: Mutex::new(Some(waiting)) }
+    }
+
+    /// Works on orders until `stop` turns true; begins with one that was interrupted.
+    pub async fn serve(&self, stop: watch::Receiver<bool>) {
+        let Some(mut orders) = self.waiting.lock().take() else { return };
+        match self.file.load() {
+            Ok(None) => {}
+            Ok(Some(order)) => {
+                tracing::info!(from = order.from, to = order.to, "the backfill goes on");
+                match self.begin(&order) {
+                    Ok(()) => self.work(order, stop.clone()).await,
+                    Err(error) => tracing::error!("the backfill cannot go on: {error}"),
+                }
+            }
+            Err(error) => tracing::error!("{error}"),
+        }
+        loop {
+            tokio::select! {
+                Some(order) = orders.recv() => self.work(order, stop.clone()).await,
+                () = stopped(stop.clone()) => return,
+            }
+        }
+    }
+
+    /// Begins an order, which [`Self::serve`] then works on.
+    ///
+    /// # Errors
+    /// When another one is worked on, or the order makes no sense.
+    pub fn start(&self, order: BackfillOrder) -> Result<BackfillReport, BackfillError> {
+        self.begin(&order)?;
+        // There is room: only one order is worked on at a time.
+        self.orders.try_send(order).map_err(|_| BackfillError::Stopping)?;
+        Ok(self.report())
+    }
+
+    /// Works on one order until it is done, or `stop` turns true, which cancels it.
+    ///
+    /// # Errors
+    /// When the order makes no sense.
+    pub async fn run(
+        &self,
+        order: BackfillOrder,
+        stop: watch::Receiver<bool>,
+    ) -> Result<BackfillReport, BackfillError> {
+        self.begin(&order)?;
+        let (_goes_on, never) = watch::channel(false);
+        let mut working = std::pin::pin!(self.work(order, never));
+        tokio::select! {
+            () = &mut working => {}
+            () = stopped(stop) => {
+                self.cancel();
+                working.await;
+            }
+        }
+        Ok(self.report())
+    }
+
+    /// Ends the order that is worked on.
+    pub fn cancel(&self) {
+        self.current.lock().cancel.send_replace(true);
+    }
+
+    /// How far it is.
+    pub fn report(&self) -> BackfillReport {
+        let current = self.current.lock();
+        let mut report = current.progress.report();
+        report.state = current.state;
+        report.reason = match current.state {
+            BackfillState::Running => job::trouble(self.ledgers.health()),
+            _ => current.reason.clone(),
+        };
+        report
+    }
+
+    fn begin(&self, order: &BackfillOrder) -> Result<(), BackfillError> {
+        let range = job::check(order, &self.ledgers)?;
+        let mut current = self.current.lock();
+        if current.state == BackfillState::Running {
+            let BackfillReport { from, to, .. } = current.progress.report();
+            return Err(BackfillError::Running(LedgerRange::new(from, to)));
+        }
+        self.file.save(order)?;
+        let missing = job::missing(range, &self.ledgers).iter().map(LedgerRange::len).sum();
+        *current = Current {
+            state: BackfillState::Running,
+            progress: Arc::new(Progress::new(range, missing)),
+            cancel: watch::channel(false).0,
+            reason: None,
+        };
+        Ok(())
+    }
+
+    async fn work(&self, order: BackfillOrder, stop: watch::Receiver<bool>) {
+        let (progress, cancelled) = {
+            let current = self.current.lock();
+            (Arc::clone(&current.progress), current.cancel.subscribe())
+        };
+        let (halt, halted) = watch::channel(false);
+        let filling = job::fill(&self.ledgers, &self.open_sources, &order, &progress, halted);
+        let mut filling = std::pin::pin!(filling);
+        let filled = tokio::select! {
+            filled = &mut filling => filled,
+            () = stopped(stop.clone()) => {
+                halt.send_replace(true);
+                filling.await
+            }
+            () = stopped(cancelled.clone()) => {
+                halt.send_replace(true);
+                filling.await
+            }
+        };
+        match filled {
+            Ok(true) => self.ended(BackfillState::Done, None),
+            // It goes on when the service runs again.
+            Ok(false) if *stop.borrow() && !*cancelled.borrow() => {}
+            Ok(false) => self.ended(BackfillState::Cancelled, None),
+            Err(error) => {
+                tracing::error!("the backfill failed: {error}");
+                self.ended(BackfillState::Failed, Some(error.to_string()));
+            }
+        }
+    }
+
+    fn ended(&self, state: BackfillState, reason: Option<String>) {
+        if let Err(error) = self.file.remove() {
+            tracing::error!("{error}");
+        }
+        let report = {
+            let mut current = self.current.lock();
+            (current.state, current.reason) = (state, reason);
+            current.progress.report()
+        };
+        job::forget(&self.ledgers);
+        tracing::info!(
+            from = report.from,
+            to = report.to,
+            stored = report.stored,
+            ?state,
+            "the backfill has ended"
+        );
+    }
+}

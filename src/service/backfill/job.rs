@@ -1,0 +1,306 @@
+//! One order: whether it makes sense, what is missing of it, and the work.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::watch;
+
+use super::{OpenSources, Progress};
+use crate::control::BackfillOrder;
+use crate::domain::{LedgerRange, LedgerSeq, StartPoint};
+use crate::observe::health::{Component, Health};
+use crate::pipeline::Ingested;
+use crate::service::Ledgers;
+use crate::service::ingest::{Ended, Ingestion};
+use crate::source::follow::{Followed, Follower, Patience, Reports, Task};
+use crate::store::Durability;
+
+/// Names under which trouble is reported to health: of the sources, and of storing.
+const SOURCE: &str = "backfill_source";
+const STORING: &str = "backfill";
+/// Ledgers of one piece: half a day of the public network.
+const PIECE: u32 = 8192;
+/// A crash loses at most what was stored in this time, and fetches it again.
+const FLUSH_EVERY: Duration = Duration::from_secs(5);
+/// The file in the data directory.
+const FILE: &str = "backfill.json";
+
+/// Why older ledgers are not filled in.
+#[derive(Debug, thiserror::Error)]
+pub enum BackfillError {
+    /// The order holds no ledger.
+    #[error("there is no ledger from {from} to {to}: give the older one first")]
+    Empty {
+        /// First ledger of the order.
+        from: u32,
+        /// Last ledger of the order.
+        to: u32,
+    },
+    /// The order reaches beyond what there is.
+    #[error("ledger {to} is not closed yet: the newest ledger of the network is {newest}")]
+    Future {
+        /// Last ledger of the order.
+        to: u32,
+        /// The network's tip.
+        newest: LedgerSeq,
+    },
+    /// What would be stored would be removed again.
+    #[error(
+        "ledgers up to {to} would be removed again at once, because retention keeps events and \
+         transactions from ledger {kept_from} on: raise retention.events and retention.transactions"
+    )]
+    NotKept {
+        /// Last ledger of the order.
+        to: u32,
+        /// The first ledger that is kept.
+        kept_from: LedgerSeq,
+    },
+    /// One at a time.
+    #[error("a backfill of ledgers {0} is running: wait for its end, or end it with --cancel")]
+    Running(LedgerRange),
+    /// The service is about to end.
+    #[error("the service is stopping")]
+    Stopping,
+    /// The sources could not be opened, or failed for good.
+    #[error("{0}")]
+    Sources(String),
+    /// The source ended before the order.
+    #[error("the source ended before ledger {0}")]
+    Ended(LedgerSeq),
+    /// The order's file.
+    #[error("the file {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+}
+
+/// The file that holds an order until it is done.
+pub struct OrderFile(PathBuf);
+
+impl OrderFile {
+    /// That of a data directory.
+    pub fn of(data_dir: &Path) -> Self {
+        Self(data_dir.join(FILE))
+    }
+
+    /// The order that was interrupted, if one was.
+    ///
+    /// # Errors
+    /// [`BackfillError::File`], as for the others.
+    pub fn load(&self) -> Result<Option<BackfillOrder>, BackfillError> {
+        match fs::read(&self.0) {
+            Ok(text) => {
+                let order = serde_json::from_slice(&text);
+                order.map(Some).map_err(|error| self.error(error.into()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    pub(super) fn save(&self, order: &BackfillOrder) -> Result<(), BackfillError> {
+        let write = || {
+            let unfinished = self.0.with_extension("json.new");
+            let mut file = fs::File::create(&unfinished)?;
+            file.write_all(&serde_json::to_vec(order)?)?;
+            file.sync_all()?;
+            fs::rename(&unfinished, &self.0)
+        };
+        write().map_err(|error| self.error(error))
+    }
+
+    /// Forgets the order.
+    ///
+    /// # Errors
+    /// [`BackfillError::File`]
+    pub fn remove(&self) -> Result<(), BackfillError> {
+        match fs::remove_file(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.error(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn error(&self, source: io::Error) -> BackfillError {
+        BackfillError::File { path: self.0.clone(), source }
+    }
+}
+
+/// The ledgers of an order that makes sense.
+pub(super) fn check(
+    order: &BackfillOrder,
+    ledgers: &Ledgers,
+) -> Result<LedgerRange, BackfillError> {
+    let &BackfillOrder { from, to, .. } = order;
+    let range = range_of(order);
+    if range.is_empty() {
+        return Err(BackfillError::Empty { from, to });
+    }
+    if let Some(newest) = ledgers.health().network_latest().filter(|newest| *newest < range.last) {
+        return Err(BackfillError::Future { to, newest });
+    }
+    let kept_from = ledgers.first_worth_storing();
+    if range.last < kept_from {
+        return Err(BackfillError::NotKept { to, kept_from });
+    }
+    Ok(range)
+}
+
+fn range_of(order: &BackfillOrder) -> LedgerRange {
+    LedgerRange { first: LedgerSeq(order.from).max(LedgerSeq::FIRST), last: LedgerSeq(order.to) }
+}
+
+/// Ledgers of a range that are not stored, ascending.
+pub(super) fn missing(range: LedgerRange, ledgers: &Ledgers) -> Vec<LedgerRange> {
+    missing_between(range, &ledgers.store().status().ranges)
+}
+
+fn missing_between(range: LedgerRange, stored: &[LedgerRange]) -> Vec<LedgerRange> {
+    let (mut gaps, mut from) = (Vec::new(), Some(range.first));
+    for covered in stored.iter().filter(|covered| covered.last >= range.first) {
+        let Some(first) = from else { break };
+        if let Some(before) = covered.first.previous().map(|before| before.min(range.last))
+            && before >= first
+        {
+            gaps.push(LedgerRange { first, last: before });
+        }
+        from = covered.last.next().map(|next| next.max(first));
+    }
+    if let Some(first) = from.filter(|first| *first <= range.last) {
+        gaps.push(LedgerRange { first, last: range.last });
+    }
+    gaps
+}
+
+/// Fetches what is missing; false when it was halted before the end.
+pub(super) async fn fill(
+    ledgers: &Arc<Ledgers>,
+    open_sources: &OpenSources,
+    order: &BackfillOrder,
+    progress: &Arc<Progress>,
+    halted: watch::Receiver<bool>,
+) -> Result<bool, BackfillError> {
+    let range = range_of(order);
+    if missing(range, ledgers).is_empty() {
+        return Ok(true);
+    }
+    let older = open_sources(order.sources.clone(), range).await.map_err(BackfillError::Sources)?;
+    let most = if older.in_one_piece { u32::MAX } else { PIECE };
+    let mut follower = Follower::new(
+        older.sources,
+        Task { next: None, start: StartPoint::Genesis, last: None },
+        ledgers.store().network().clone(),
+        Arc::clone(ledgers.store()) as _,
+        Reports {
+            health: Arc::clone(ledgers.health()),
+            metrics: Arc::clone(ledgers.metrics()),
+            component: SOURCE,
+        },
+        Patience::default(),
+        StdRng::from_os_rng(),
+    );
+    let stored = noting(ledgers, progress);
+    while let Some(newest) = missing(range, ledgers).pop() {
+        let piece = newest_piece(newest, most);
+        follower.turn_to(Task {
+            next: Some(piece.first),
+            start: StartPoint::Genesis,
+            last: Some(piece.last),
+        });
+        let ingestion = Ingestion {
+            ledgers,
+            durability: Durability::Deferred,
+            older_up_to: Some(piece.last),
+            component: STORING,
+            stored: Arc::clone(&stored),
+        };
+        match ingestion.run(&mut follower, halted.clone()).await {
+            Ended::Followed(Followed::Done) => {}
+            Ended::Followed(_) => return Err(BackfillError::Ended(piece.last)),
+            Ended::GivenUp(error) => return Err(BackfillError::Sources(error.to_string())),
+            Ended::Stopped => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+fn newest_piece(gap: LedgerRange, most: u32) -> LedgerRange {
+    let first = LedgerSeq(gap.last.0.saturating_sub(most - 1)).max(gap.first);
+    LedgerRange { first, last: gap.last }
+}
+
+/// Counts stored ledgers, and makes them durable from time to time.
+fn noting(
+    ledgers: &Arc<Ledgers>,
+    progress: &Arc<Progress>,
+) -> Arc<dyn Fn(&Ingested) + Send + Sync> {
+    let (ledgers, progress) = (Arc::clone(ledgers), Arc::clone(progress));
+    let flushed = Mutex::new(Instant::now());
+    Arc::new(move |ingested| {
+        progress.stored(ingested);
+        let mut flushed = flushed.lock();
+        if flushed.elapsed() >= FLUSH_EVERY {
+            // Pruning waits while something is not durable. Failures are met again, by the next flush.
+            let done = ledgers.store().flush().and_then(|()| ledgers.prune());
+            if let Err(error) = done {
+                tracing::warn!("older ledgers could not be made durable: {error}");
+            }
+            *flushed = Instant::now();
+        }
+    })
+}
+
+/// What keeps the work from going on.
+pub(super) fn trouble(health: &Health) -> Option<String> {
+    let mut components = health.components();
+    [STORING, SOURCE].into_iter().find_map(|name| match components.remove(name) {
+        Some(Component::Down(reason)) => Some(reason),
+        _ => None,
+    })
+}
+
+/// Nothing more is to be said about it.
+pub(super) fn forget(ledgers: &Ledgers) {
+    ledgers.health().forget(SOURCE);
+    ledgers.health().forget(STORING);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_is_missing() {
+        let missing = |first: u32, last: u32, stored: &[(u32, u32)]| -> Vec<(u32, u32)> {
+            let stored: Vec<_> = stored.iter().map(|(f, l)| LedgerRange::new(*f, *l)).collect();
+            let gaps = missing_between(LedgerRange::new(first, last), &stored);
+            gaps.iter().map(|gap| (gap.first.0, gap.last.0)).collect()
+        };
+        assert_eq!(missing(2, 9, &[]), [(2, 9)]);
+        assert_eq!(missing(2, 9, &[(2, 9)]), []);
+        assert_eq!(missing(5, 9, &[(2, 20)]), []);
+        assert_eq!(missing(2, 9, &[(1, 3), (5, 6), (9, 12)]), [(4, 4), (7, 8)]);
+        assert_eq!(missing(4, 30, &[(1, 3), (10, 12), (40, 50)]), [(4, 9), (13, 30)]);
+        assert_eq!(missing(7, 8, &[(1, 7)]), [(8, 8)]);
+        assert_eq!(missing(u32::MAX, u32::MAX, &[(9, u32::MAX)]), []);
+        assert_eq!(missing(0, u32::MAX, &[(0, u32::MAX - 1)]), [(u32::MAX, u32::MAX)]);
+    }
+
+    #[test]
+    fn the_newest_piece_comes_first() {
+        let newest =
+            |first: u32, last: u32, most| newest_piece(LedgerRange::new(first, last), most);
+        assert_eq!(newest(2, 100_000, 1000), LedgerRange::new(99_001, 100_000));
+        assert_eq!(newest(90, 100, 1000), LedgerRange::new(90, 100));
+        assert_eq!(newest(0, 5, 1000), LedgerRange::new(0, 5));
+        assert_eq!(newest(2, 100_000, u32::MAX), LedgerRange::new(2, 100_000));
+    }
+}

@@ -1,0 +1,109 @@
+//! How far an order is, how fast it goes, and when it will end.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::control::BackfillReport;
+use crate::domain::{LedgerRange, LedgerSeq};
+use crate::pipeline::Ingested;
+use crate::store::Committed;
+
+/// Speed is that of the last half minute.
+const SPEED_OVER: Duration = Duration::from_secs(30);
+/// Between two notes of how far it is.
+const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+
+/// Shared by whoever works and whoever asks.
+#[derive(Debug, Default)]
+pub struct Progress(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    range: Option<LedgerRange>,
+    missing: u64,
+    stored: u64,
+    events: u64,
+    ledger: Option<LedgerSeq>,
+    /// Ledgers stored at some moments, the oldest first.
+    samples: VecDeque<(Instant, u64)>,
+}
+
+impl Progress {
+    /// Of an order for a range of which so many ledgers are missing.
+    pub fn new(range: LedgerRange, missing: u64) -> Self {
+        let samples = VecDeque::from([(Instant::now(), 0)]);
+        Self(Mutex::new(State { range: Some(range), missing, samples, ..State::default() }))
+    }
+
+    /// A ledger was stored.
+    pub fn stored(&self, ingested: &Ingested) {
+        let mut state = self.0.lock();
+        state.ledger = Some(ingested.sequence);
+        if ingested.committed == Committed::New {
+            state.stored += 1;
+            state.events += ingested.counts.events();
+        }
+        state.sample(Instant::now());
+    }
+
+    /// How far it is.
+    pub fn report(&self) -> BackfillReport {
+        let mut state = self.0.lock();
+        let now = Instant::now();
+        state.sample(now);
+        let speed = state.speed(now);
+        let left = state.missing.saturating_sub(state.stored);
+        let seconds = left as f64 / speed;
+        BackfillReport {
+            from: state.range.map_or(0, |range| range.first.0),
+            to: state.range.map_or(0, |range| range.last.0),
+            missing: state.missing,
+            stored: state.stored,
+            events: state.events,
+            ledger: state.ledger.map(|ledger| ledger.0),
+            ledgers_per_second: speed,
+            seconds_left: (speed > 0.0).then(|| seconds.ceil() as u64),
+            ..BackfillReport::default()
+        }
+    }
+}
+
+impl State {
+    fn sample(&mut self, now: Instant) {
+        if self.samples.back().is_none_or(|(at, _)| now - *at >= SAMPLE_EVERY) {
+            self.samples.push_back((now, self.stored));
+        }
+        while self.samples.get(1).is_some_and(|(at, _)| now - *at >= SPEED_OVER) {
+            self.samples.pop_front();
+        }
+    }
+
+    fn speed(&self, now: Instant) -> f64 {
+        let Some((at, stored)) = self.samples.front() else { return 0.0 };
+        (self.stored - stored) as f64 / (now - *at).as_secs_f64().max(0.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_speed_and_end() {
+        let start = Instant::now();
+        let mut state = State { missing: 10_000, ..State::default() };
+        state.samples.push_back((start, 0));
+        for second in 1..=100u64 {
+            // Ten a second, and a hundred a second in the end.
+            state.stored += if second <= 60 { 10 } else { 100 };
+            state.sample(start + Duration::from_secs(second));
+        }
+        let speed = state.speed(start + Duration::from_secs(100));
+        assert!((speed - 100.0).abs() < 1.0, "{speed}");
+        assert!(state.samples.len() < 70);
+        let none = Progress::default().report();
+        assert_eq!((none.from, none.seconds_left, none.percent()), (0, None, 100));
+    }
+}

@@ -1,0 +1,214 @@
+//! From settings to sources: opens what is followed, what fills gaps, and what older ledgers come from.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use super::stored_ledgers::StoredLedgers;
+use super::{Following, Ledgers, Older, OpenSources, unix_now};
+use crate::config::{Config, ConfigError, LakeReader, LakeSpec, SourceAddress, SourceSpec};
+use crate::domain::{LedgerRange, LedgerSeq, Network, StartPoint};
+use crate::source::core::{CoreError, CoreSettings, CoreSource, Limits, Mode};
+use crate::source::follow::{Candidate, LedgerSource};
+use crate::source::lake::{
+    AccessKey, GivenLayout, Lake, LakeError, LakeSettings, LakeSource, S3Credentials,
+};
+use crate::source::rpc::{RpcError, RpcSettings, RpcSource};
+use crate::source::sandbox_network::{self, SandboxNetworkError};
+use crate::store::StoreError;
+
+/// Until core says that there is nothing yet: less than a follower waits before it calls it silent.
+const CORE_ANSWERS: Duration = Duration::from_secs(10);
+
+/// Why a source cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SourcesError {
+    /// The settings.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A lake.
+    #[error(transparent)]
+    Lake(#[from] LakeError),
+    /// Another data directory.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An RPC server.
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    /// The stellar-core.
+    #[error(transparent)]
+    Core(#[from] CoreError),
+    /// The sandbox.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxNetworkError),
+}
+
+/// What is followed according to the settings; none when there is nothing to follow.
+///
+/// # Errors
+/// When settings make no sense, or something on this machine is not as they say. What is far away may
+/// be out of reach now and heal.
+pub async fn following(
+    config: &Config,
+    ledgers: &Ledgers,
+) -> Result<Option<Following>, SourcesError> {
+    let plan = config.source_plan(ledgers.store().network())?;
+    let Some(live) = plan.live else { return Ok(None) };
+    let next = ledgers.store().status().latest().and_then(|latest| latest.next());
+    let next = next.or(match plan.start {
+        StartPoint::At(ledger) => Some(ledger),
+        StartPoint::Genesis => Some(LedgerSeq::FIRST),
+        StartPoint::Tip | StartPoint::Oldest => None,
+    });
+    let mut sources = Vec::new();
+    for spec in std::iter::once(live).chain(plan.gaps) {
+        let need = Need { first: next, last: None };
+        sources.push((spec.kind().word(), open(&spec, config, ledgers, need).await?));
+    }
+    Ok(Some(Following { sources: labelled(sources), start: plan.start }))
+}
+
+/// Opens the sources of older ledgers that an order names.
+pub fn opener(config: &Config, ledgers: &Arc<Ledgers>) -> OpenSources {
+    let (config, ledgers) = (config.clone(), Arc::clone(ledgers));
+    Arc::new(move |names, range| {
+        let (config, ledgers) = (config.clone(), Arc::clone(&ledgers));
+        async move { open_older(&config, &ledgers, &names, range).await }.boxed()
+    })
+}
+
+async fn open_older(
+    config: &Config,
+    ledgers: &Ledgers,
+    names: &[String],
+    range: LedgerRange,
+) -> Result<Older, String> {
+    let named: Result<Vec<_>, _> = names.iter().cloned().map(SourceAddress::try_from).collect();
+    let specs = config.backfill_sources(ledgers.store().network(), &named?);
+    let specs = specs.map_err(|error| error.to_string())?;
+    // A core begins at its first ledger every time: what it replays should be one piece.
+    let in_one_piece = specs.iter().all(|spec| *spec == SourceSpec::Core);
+    let need = Need { first: Some(range.first), last: Some(range.last) };
+    let mut sources = Vec::new();
+    for spec in specs {
+        let source = open(&spec, config, ledgers, need).await;
+        sources.push((spec.kind().word(), source.map_err(|error| error.to_string())?));
+    }
+    Ok(Older { sources: labelled(sources), in_one_piece })
+}
+
+/// Which ledgers a source is opened for.
+#[derive(Debug, Clone, Copy)]
+struct Need {
+    /// The first one, when it is known.
+    first: Option<LedgerSeq>,
+    /// The last one, when there is an end.
+    last: Option<LedgerSeq>,
+}
+
+async fn open(
+    spec: &SourceSpec,
+    config: &Config,
+    ledgers: &Ledgers,
+    need: Need,
+) -> Result<Box<dyn LedgerSource>, SourcesError> {
+    let store = ledgers.store();
+    let network = store.network();
+    Ok(match spec {
+        SourceSpec::Sandbox => {
+            let (stored, seed) = (store.status().latest(), rand::random());
+            let directory = store.directory();
+            Box::new(sandbox_network::open(directory, network, stored, seed, unix_now())?)
+        }
+        SourceSpec::Lake(lake) if StoredLedgers::are_in(Path::new(&lake.address)) => {
+            Box::new(StoredLedgers::open(Path::new(&lake.address), network)?)
+        }
+        SourceSpec::Lake(lake) => open_lake(lake, network, need.first).await?,
+        SourceSpec::Rpc { url, headers } => {
+            let headers = headers.iter();
+            let headers = headers.map(|header| (header.name.clone(), header.value.reveal().into()));
+            let settings =
+                RpcSettings { headers: headers.collect(), ..RpcSettings::new(url.reveal()) };
+            Box::new(RpcSource::new(&settings)?)
+        }
+        SourceSpec::Core => {
+            Box::new(CoreSource::open(core_settings(config, network, need)?).await?)
+        }
+    })
+}
+
+/// A directory is looked at now, because nothing will heal a wrong one; what is far away is not.
+async fn open_lake(
+    lake: &LakeSpec,
+    network: &Network,
+    near: Option<LedgerSeq>,
+) -> Result<Box<dyn LedgerSource>, LakeError> {
+    let settings = LakeSettings {
+        endpoint: lake.endpoint.clone(),
+        region: lake.region.clone(),
+        credentials: match &lake.asks {
+            LakeReader::Environment => S3Credentials::Environment,
+            LakeReader::Anonymous => S3Credentials::Anonymous,
+            LakeReader::Key { id, secret } => S3Credentials::Key(AccessKey {
+                id: id.clone(),
+                secret: secret.reveal().to_owned(),
+                session_token: None,
+            }),
+        },
+        layout: GivenLayout {
+            ledgers_per_batch: lake.ledgers_per_batch,
+            batches_per_partition: lake.batches_per_partition,
+            extension: None,
+        },
+        ..LakeSettings::at(&lake.address)
+    };
+    if lake.is_directory() {
+        Lake::open_as(settings.store()?, network, &settings.layout, near).await?;
+    }
+    Ok(Box::new(LakeSource::connect(&settings, network, near)?))
+}
+
+fn core_settings(
+    config: &Config,
+    network: &Network,
+    need: Need,
+) -> Result<CoreSettings, CoreError> {
+    let core = &config.core;
+    let own_config = (!core.config.as_os_str().is_empty()).then(|| core.config.clone());
+    let usual = Mode::of(network, own_config.as_deref())?;
+    // What replays runs beside what follows the network.
+    let (mode, storage) = match need.last {
+        Some(to) => (Mode::Bounded { to }, beside(config.core_storage(), "-replay")),
+        None => (usual, config.core_storage()),
+    };
+    Ok(CoreSettings {
+        binary: core.binary.clone(),
+        storage,
+        network: network.clone(),
+        mode,
+        own_config,
+        http_port: if need.last.is_some() { 0 } else { core.http_port },
+        first: need.first,
+        limits: Limits { answer: CORE_ANSWERS, ..Limits::default() },
+    })
+}
+
+fn beside(path: PathBuf, suffix: &str) -> PathBuf {
+    let mut name = path.into_os_string();
+    name.push(suffix);
+    name.into()
+}
+
+/// Gives each source a label of its own: its kind, and a number from the second of a kind on.
+fn labelled(sources: Vec<(&'static str, Box<dyn LedgerSource>)>) -> Vec<Candidate> {
+    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+    let label = |kind: &'static str, seen: &mut BTreeMap<&str, u32>| {
+        let count = seen.entry(kind).or_default();
+        *count += 1;
+        if *count == 1 { kind.to_owned() } else { format!("{kind}-{count}") }
+    };
+    sources.into_iter().map(|(kind, s)| Candidate::new(label(kind, &mut seen), s)).collect()
+}

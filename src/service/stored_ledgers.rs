@@ -1,0 +1,82 @@
+//! The raw ledgers of another data directory as a source: what one store has need not be fetched again for
+//! a second one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::task::spawn_blocking;
+
+use crate::domain::{LedgerRange, LedgerSeq, Network};
+use crate::source::follow::{Fetched, LedgerSource, SourceError};
+use crate::source::{Origin, RawLedger};
+use crate::store::{Store, StoreError};
+
+/// Ledgers that are read at once.
+const LEDGERS_AT_ONCE: u32 = 32;
+
+/// Yields the raw ledgers that a store still keeps.
+pub(super) struct StoredLedgers {
+    store: Arc<Store>,
+    name: Arc<str>,
+}
+
+impl StoredLedgers {
+    /// Whether a directory holds a store.
+    pub fn are_in(directory: &Path) -> bool {
+        directory.join("raw").join("CURRENT").exists()
+    }
+
+    /// Opens the store in a directory, which no other process may have open.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn open(directory: &Path, network: &Network) -> Result<Self, StoreError> {
+        let store = Arc::new(Store::open(directory, Some(network))?);
+        let name = format!("the data directory {}", directory.display()).into();
+        Ok(Self { store, name })
+    }
+}
+
+impl LedgerSource for StoredLedgers {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    fn passphrase(&mut self) -> BoxFuture<'_, Result<Option<String>, SourceError>> {
+        std::future::ready(Ok(Some(self.store.network().passphrase().to_owned()))).boxed()
+    }
+
+    /// It may hold several ranges, and the raw bytes of some of them: asking is the way to find out.
+    fn range(&mut self) -> BoxFuture<'_, Result<Option<LedgerRange>, SourceError>> {
+        std::future::ready(Ok(None)).boxed()
+    }
+
+    fn fetch(&mut self, from: LedgerSeq) -> BoxFuture<'_, Result<Fetched, SourceError>> {
+        let (store, name) = (Arc::clone(&self.store), Arc::clone(&self.name));
+        async move {
+            let read = spawn_blocking(move || read(&store, &name, from)).await;
+            read.map_err(|error| SourceError::Retryable(error.to_string()))?
+        }
+        .boxed()
+    }
+}
+
+fn read(store: &Store, name: &Arc<str>, from: LedgerSeq) -> Result<Fetched, SourceError> {
+    let mut ledgers = Vec::new();
+    let wanted = (from.0..=u32::MAX).take(LEDGERS_AT_ONCE as usize).map(LedgerSeq);
+    for sequence in wanted {
+        let raw = store.raw_ledger(sequence);
+        let Some(xdr) = raw.map_err(|error| SourceError::Retryable(format!("{name}: {error}")))?
+        else {
+            break;
+        };
+        let origin = Origin { name: Arc::clone(name), position: None };
+        ledgers.push(RawLedger { sequence, xdr, origin });
+    }
+    if ledgers.is_empty() {
+        return Err(SourceError::Gone(format!("{name} does not keep the bytes of ledger {from}")));
+    }
+    Ok(Fetched::Ledgers(ledgers))
+}

@@ -1,0 +1,102 @@
+//! A ledger lake in a directory that grows, and the made ledgers that go into it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use orrery::domain::Network;
+use orrery::source::sandbox::{Sandbox, SandboxConfig};
+use tempfile::TempDir;
+
+/// Files in one directory of the lake.
+const PER_PARTITION: u32 = 64;
+
+/// Ledgers of a network that was made up, from ledger 2 on.
+pub struct Chain {
+    pub network: Network,
+    ledgers: Vec<Vec<u8>>,
+}
+
+impl Chain {
+    /// The ledgers 2 to `last`; another seed makes others.
+    pub fn made(seed: u64, last: u32) -> Self {
+        let network = Network::from_name_or_passphrase("local");
+        let config = SandboxConfig {
+            network: network.clone(),
+            seed,
+            start_time: 1_750_000_000,
+            close_interval: 5,
+            transactions_per_ledger: 0..=6,
+        };
+        let mut sandbox = Sandbox::new(config).unwrap();
+        let ledgers = (2..=last).map(|_| sandbox.next_ledger().unwrap()).collect();
+        Self { network, ledgers }
+    }
+
+    pub fn xdr(&self, sequence: u32) -> &[u8] {
+        &self.ledgers[sequence as usize - 2]
+    }
+}
+
+/// A lake in a directory of its own.
+pub struct LakeFiles {
+    directory: TempDir,
+}
+
+impl LakeFiles {
+    /// An empty lake of a network.
+    pub fn new(network: &Network) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let manifest = serde_json::json!({
+            "networkPassphrase": network.passphrase(),
+            "version": "1.0",
+            "compression": "zstd",
+            "ledgersPerBatch": 1,
+            "batchesPerPartition": PER_PARTITION,
+        });
+        fs::write(directory.path().join(".config.json"), manifest.to_string()).unwrap();
+        Self { directory }
+    }
+
+    /// A lake with these ledgers of a chain.
+    pub fn with(chain: &Chain, ledgers: std::ops::RangeInclusive<u32>) -> Self {
+        let lake = Self::new(&chain.network);
+        ledgers.for_each(|sequence| lake.add(chain, sequence));
+        lake
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub fn text(&self) -> String {
+        self.path().to_str().unwrap().to_owned()
+    }
+
+    /// Adds or replaces a ledger, as a writer does: whole or not at all.
+    pub fn add(&self, chain: &Chain, sequence: u32) {
+        let xdr = chain.xdr(sequence);
+        let mut batch = Vec::with_capacity(xdr.len() + 12);
+        for word in [sequence, sequence, 1] {
+            batch.extend_from_slice(&word.to_be_bytes());
+        }
+        batch.extend_from_slice(xdr);
+        let file = self.file(sequence);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let unfinished = self.path().join("unfinished");
+        fs::write(&unfinished, zstd::encode_all(&*batch, 1).unwrap()).unwrap();
+        fs::rename(unfinished, file).unwrap();
+    }
+
+    /// Takes a ledger away.
+    pub fn remove(&self, sequence: u32) {
+        fs::remove_file(self.file(sequence)).unwrap();
+    }
+
+    fn file(&self, sequence: u32) -> PathBuf {
+        let first = sequence / PER_PARTITION * PER_PARTITION;
+        let last = first + PER_PARTITION - 1;
+        let partition = format!("{:08X}--{first}-{last}", u32::MAX - first);
+        let name = format!("{:08X}--{sequence}.xdr.zst", u32::MAX - sequence);
+        self.path().join(partition).join(name)
+    }
+}

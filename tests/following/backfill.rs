@@ -1,0 +1,269 @@
+//! `orrery backfill`: alone, beside a live source, killed and resumed.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::common::lake_files::{Chain, LakeFiles};
+use crate::common::size;
+use crate::service::{self, Service, orrery, run, until};
+
+fn ranges(directory: &Path) -> Value {
+    service::json(directory, &["status", "--data-dir", "d", "--json"])["ranges"].clone()
+}
+
+/// Everything that is served, without ids.
+fn everything(service: &Service) -> [Vec<Value>; 2] {
+    let order = |mut rows: Vec<Value>| {
+        rows.sort_by_key(|row| {
+            let number = |key: &str| row[key].as_u64().unwrap_or_default();
+            (
+                number("ledger"),
+                number("application_order"),
+                number("op_index"),
+                number("event_index"),
+            )
+        });
+        rows
+    };
+    [
+        order(service.rows("/rest/events/by-ledger?limit=1000", "id")),
+        order(service.rows("/rest/txs/by-ledger?limit=1000", "tx")),
+    ]
+}
+
+/// What is served when all was followed in one go.
+fn reference(chain: &Chain, ledgers: std::ops::RangeInclusive<u32>) -> [Vec<Value>; 2] {
+    let directory = tempfile::tempdir().unwrap();
+    let lake = LakeFiles::with(chain, ledgers.clone());
+    let service = Service::start(directory.path(), &["--source", &lake.text()]);
+    service.until_stored(*ledgers.end());
+    everything(&service)
+}
+
+fn interrupt(child: &Child) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+}
+
+#[test]
+fn fills_in_what_is_missing_and_nothing_else() {
+    let chain = Chain::made(1, 200);
+    let lake = LakeFiles::with(&chain, 2..=200);
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let fill = |from: &str, to: &str| {
+        let (source, network) = (lake.text(), "local");
+        let arguments = ["backfill", "--data-dir", "d", "--network", network, "--json", "--source"];
+        service::json(at, &[&arguments[..], &[&source, "--from", from, "--to", to]].concat())
+    };
+    let report = fill("50", "59");
+    assert_eq!(
+        (&report["state"], &report["missing"], &report["stored"]),
+        (&json!("done"), &json!(10), &json!(10))
+    );
+    let report = fill("40", "70");
+    assert_eq!((&report["missing"], &report["stored"]), (&json!(21), &json!(21)));
+    assert_eq!(ranges(at), json!([[40, 70]]));
+    let report = fill("1", "70");
+    assert_eq!(
+        (&report["missing"], &report["from"]),
+        (&json!(38), &json!(2)),
+        "genesis has no metadata"
+    );
+    let report = fill("2", "70");
+    assert_eq!((&report["state"], &report["missing"]), (&json!("done"), &json!(0)));
+    assert_eq!(ranges(at), json!([[2, 70]]));
+    assert!(!at.join("d/backfill.json").exists());
+
+    for (arguments, sentence) in [
+        (&["--from", "90", "--to", "80"][..], "give the older one first"),
+        (&["--from", "190", "--to", "300"], "no source has ledger 201"),
+        (&["--from", "80", "--to", "90", "--source", "laek"], "--source cannot be laek"),
+        (&["--from", "80", "--to", "90", "--detach"], "--detach needs a service"),
+        (&[], "there is no interrupted backfill"),
+    ] {
+        let common = ["backfill", "--data-dir", "d", "--network", "local"];
+        let source = if arguments.contains(&"300") {
+            vec!["--source".to_owned(), lake.text()]
+        } else {
+            vec![]
+        };
+        let output = orrery(at).args(common).args(arguments).args(source).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && errors.contains(sentence), "{arguments:?}: {errors}");
+    }
+    assert_eq!(ranges(at), json!([[2, 70], [190, 200]]), "what could be had is kept");
+    let none =
+        run(at, &["backfill", "--data-dir", "n", "--network", "local", "--from", "2", "--to", "3"]);
+    let errors = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(errors.contains("there is no source of older ledgers of local"), "{errors}");
+}
+
+#[test]
+fn older_ledgers_come_beside_live_ones() {
+    let chain = Chain::made(1, 400);
+    let archive = LakeFiles::with(&chain, 2..=320);
+    let live = LakeFiles::with(&chain, 290..=300);
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let service = Service::start(at, &["--source", &live.text(), "--start", "tip"]);
+    service.until_stored(300);
+    let source = archive.text();
+    let start = |extra: &[&str]| {
+        let arguments = ["backfill", "--data-dir", "d", "--from", "2", "--to", "299", "--source"];
+        run(at, &[&arguments[..], &[&source, "--json"], extra].concat())
+    };
+    let report: Value = serde_json::from_slice(&start(&["--detach"]).stdout).unwrap();
+    assert_eq!((&report["state"], &report["missing"]), (&json!("running"), &json!(298)));
+    // Live ledgers go on arriving.
+    for sequence in 301..=310 {
+        live.add(&chain, sequence);
+        service.until_health("it is live", |health| health["service_latest_ledger"] == sequence);
+    }
+    let report = until("the backfill is done", || {
+        let report = service::json(at, &["backfill", "--data-dir", "d", "--status"]);
+        (report["state"] == "done").then_some(report)
+    });
+    assert_eq!(report["stored"], 298);
+    let health = service.until_stored(310);
+    assert_eq!(health["oldest_ledger"], 2);
+    let components = health["components"].as_object().unwrap();
+    assert_eq!(components.keys().collect::<Vec<_>>(), ["ingestion", "source"]);
+    assert_eq!(ranges(at), json!([[2, 310]]));
+    assert_eq!(everything(&service), reference(&chain, 2..=310));
+    service.stop();
+}
+
+#[test]
+fn an_interrupted_client_ends_the_work() {
+    let chain = Chain::made(1, 60);
+    let live = LakeFiles::with(&chain, 50..=60);
+    // A lake without the ledgers that are wanted last: the work waits for them.
+    let archive = LakeFiles::with(&chain, 30..=49);
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let service = Service::start(at, &["--source", &live.text(), "--start", "tip"]);
+    service.until_stored(60);
+    // Nobody answers there: the work goes on trying.
+    let arguments = ["backfill", "--data-dir", "d", "--from", "2", "--to", "49", "--source"];
+    let dead = "rpc:http://127.0.0.1:9";
+    let mut client = orrery(at)
+        .args(arguments)
+        .args([dead, "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let status = || service::json(at, &["backfill", "--data-dir", "d", "--status"]);
+    let report = until("it says what it waits for", || {
+        let report = status();
+        report["reason"].is_string().then_some(report)
+    });
+    assert_eq!(report["state"], "running");
+    let health = service.health();
+    assert_eq!(health["components"]["backfill_source"]["status"], "down", "{health}");
+    let second = run(at, &[&arguments[..], &[&archive.text()]].concat());
+    let errors = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(errors.contains("a backfill of ledgers 2–49 is running"), "{errors}");
+    interrupt(&client);
+    assert!(client.wait().unwrap().success());
+    assert_eq!(status()["state"], "cancelled");
+    assert_eq!(service.until_stored(60)["service"], "up");
+    assert!(!at.join("d/backfill.json").exists());
+
+    // A client that is gone leaves the work to the service.
+    let mut client = orrery(at).args(arguments).arg(dead).stderr(Stdio::null()).spawn().unwrap();
+    until("it has begun", || (status()["state"] == "running").then_some(()));
+    client.kill().unwrap();
+    client.wait().unwrap();
+    assert_eq!(status()["state"], "running");
+    assert!(at.join("d/backfill.json").exists());
+    assert!(run(at, &["backfill", "--data-dir", "d", "--cancel"]).status.success());
+    until("it has ended", || (status()["state"] == "cancelled").then_some(()));
+    service.stop();
+}
+
+#[test]
+fn a_stopped_service_goes_on_with_it() {
+    let chain = Chain::made(1, 60);
+    let live = LakeFiles::with(&chain, 50..=60);
+    let archive = LakeFiles::with(&chain, 20..=49);
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let serve = || Service::start(at, &["--source", &live.text(), "--start", "tip"]);
+    let service = serve();
+    service.until_stored(60);
+    let arguments = ["backfill", "--data-dir", "d", "--detach", "--from", "20", "--to", "59"];
+    // It waits for the first source before it asks the second.
+    let sources = ["--source", "rpc:http://127.0.0.1:9"];
+    service::json(at, &[&arguments[..], &sources, &["--json"]].concat());
+    service.stop();
+    assert!(at.join("d/backfill.json").exists());
+    let idle = service::json(at, &["backfill", "--data-dir", "d", "--status", "--json"]);
+    assert_eq!((&idle["from"], &idle["state"]), (&json!(20), &json!("none")));
+
+    let service = serve();
+    let status = || service::json(at, &["backfill", "--data-dir", "d", "--status"]);
+    until("it goes on", || (status()["state"] == "running").then_some(()));
+    service.stop();
+    // Without a service, the verb goes on; now the ledgers can be had.
+    let text = std::fs::read_to_string(at.join("d/backfill.json")).unwrap();
+    std::fs::write(
+        at.join("d/backfill.json"),
+        text.replace("rpc:http://127.0.0.1:9", &archive.text()),
+    )
+    .unwrap();
+    let output = run(at, &["backfill", "--data-dir", "d", "--json"]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("no source has ledger 50"), "{errors}");
+    (50..=59).for_each(|sequence| archive.add(&chain, sequence));
+    let source = archive.text();
+    let order = [&arguments[..3], &arguments[4..], &["--source", &source, "--json"]].concat();
+    assert_eq!(service::json(at, &order)["state"], "done");
+    assert_eq!(ranges(at), json!([[20, 60]]));
+}
+
+/// Kill −9 at random moments, alone and beside a live source: what is there is whole, and the work goes on.
+#[test]
+fn a_killed_backfill_goes_on() {
+    let last = size::choose(1500, 6000) as u32;
+    let chain = Chain::made(1, last);
+    let archive = LakeFiles::with(&chain, 2..=last - 10);
+    let live = LakeFiles::with(&chain, last - 9..=last);
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let (to, source) = ((last - 10).to_string(), archive.text());
+    let order = ["backfill", "--data-dir", "d", "--network", "local", "--json", "--from", "2"];
+    let order = [&order[..], &["--to", &to, "--source", &source]].concat();
+    let kills = size::choose(6, 40);
+    for kill in 0..kills {
+        let wait = Duration::from_millis(100 + kill * 37 % 400);
+        if kill % 2 == 0 {
+            let mut child = orrery(at)
+                .args(&order)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(wait);
+            child.kill().unwrap();
+            child.wait().unwrap();
+        } else {
+            let mut service = Service::start(at, &["--source", &live.text()]);
+            std::thread::sleep(wait);
+            service.child.kill().unwrap();
+        }
+    }
+    let service = Service::start(at, &["--source", &live.text()]);
+    let status = || service::json(at, &["backfill", "--data-dir", "d", "--status"]);
+    until("it is done", || (status()["state"] != "running").then_some(()));
+    service.stop();
+    assert_eq!(service::json(at, &order)["state"], "done");
+    let service = Service::start(at, &["--source", &live.text()]);
+    service.until_stored(last);
+    assert_eq!(ranges(at), json!([[2, last]]));
+    assert_eq!(everything(&service), reference(&chain, 2..=last));
+}

@@ -1,0 +1,82 @@
+//! A disk that is full: ingestion says so, what is stored is still served, and it goes on by itself.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::common::lake_files::{Chain, LakeFiles};
+use crate::service::{Service, until};
+
+/// A file system of its own, in memory. Gone when dropped.
+struct SmallDisk {
+    directory: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// None, with a word about it, where nobody may mount one.
+    fn new(megabytes: u32) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "none"])
+            .arg(directory.path())
+            .stderr(Stdio::null())
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Self { directory });
+        }
+        println!("skipped: no file system can be mounted here");
+        None
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Takes all the room that is left.
+    fn fill(&self) -> PathBuf {
+        let path = self.path().join("filler");
+        let mut file = fs::File::create(&path).unwrap();
+        let zeros = vec![0; 64 << 10];
+        while file.write_all(&zeros).is_ok() {}
+        while file.write_all(&[0]).is_ok() {}
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_overcome() {
+    let Some(disk) = SmallDisk::new(96) else { return };
+    let chain = Chain::made(1, 200);
+    let lake = LakeFiles::with(&chain, 2..=100);
+    let service = Service::start(disk.path(), &["--source", &lake.text()]);
+    service.until_stored(100);
+    let before = service.rows("/rest/events/by-ledger?limit=1000", "id");
+    let filler = disk.fill();
+    let mut sequence = 100;
+    let health = until("the full disk is told", || {
+        if sequence < 180 {
+            sequence += 1;
+            lake.add(&chain, sequence);
+        }
+        let health = service.health();
+        (health["components"]["ingestion"]["status"] == "down").then_some(health)
+    });
+    let reason = health["components"]["ingestion"]["reason"].to_string();
+    assert!(reason.contains("No space left on device"), "{reason}");
+    assert_eq!(health["service"], "down");
+    let stored = health["service_latest_ledger"].as_u64().unwrap();
+    let rows = service.rows("/rest/events/by-ledger?limit=1000&to=100", "id");
+    assert_eq!(rows, before, "what is stored is served");
+    fs::remove_file(filler).unwrap();
+    (sequence + 1..=190).for_each(|sequence| lake.add(&chain, sequence));
+    let health = service.until_stored(190);
+    assert!(stored < 190 && health["oldest_ledger"] == 2, "{health}");
+    service.stop();
+}

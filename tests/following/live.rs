@@ -1,0 +1,138 @@
+//! Live ledgers from several sources, with faults.
+
+use std::time::{Duration, Instant};
+
+use crate::common::lake_files::{Chain, LakeFiles};
+use crate::service::{Service, until};
+
+/// A source that heals is used within this time.
+const RECOVERY: Duration = Duration::from_secs(10);
+
+#[test]
+fn gaps_are_filled_from_the_next_source() {
+    let chain = Chain::made(1, 120);
+    let directory = tempfile::tempdir().unwrap();
+    // The first lake begins late and leaves something out; the other is short.
+    let recent = LakeFiles::with(&chain, 60..=100);
+    let archive = LakeFiles::with(&chain, 2..=80);
+    recent.remove(75);
+    let config = format!(
+        "[source]\nkind = 'lake'\npath = '{}'\ngaps = ['lake:{}']\nstart = 'genesis'\n",
+        recent.text(),
+        archive.text()
+    );
+    std::fs::write(directory.path().join("orrery.toml"), config).unwrap();
+    let service = Service::start(directory.path(), &["--config", "orrery.toml"]);
+    let health = service.until_stored(100);
+    assert_eq!(health["oldest_ledger"], 2);
+    assert_eq!(health["network_latest_ledger"], 100);
+    until("the first source is used again", || {
+        let detail = service.health()["components"]["source"]["detail"].to_string();
+        (detail.contains(&recent.text()) && !detail.contains("because")).then_some(())
+    });
+    (101..=110).for_each(|sequence| recent.add(&chain, sequence));
+    service.until_stored(110);
+    let metrics = service.metrics();
+    assert!(metrics.contains("orrery_source_active{source=\"lake\"} 1"), "{metrics}");
+    assert!(metrics.contains("orrery_source_active{source=\"lake-2\"} 0"), "{metrics}");
+    assert!(metrics.contains("\norrery_network_latest_ledger 110\n"), "{metrics}");
+
+    // Nobody has it: it is said, and nothing is written beyond it.
+    (112..=115).for_each(|sequence| recent.add(&chain, sequence));
+    let health = service.until_health("the gap is told", |health| health["service"] == "down");
+    let reason = health["components"]["source"]["reason"].to_string();
+    assert!(reason.contains("ledger 111"), "{reason}");
+    assert_eq!(health["service_latest_ledger"], 110);
+    let healed = Instant::now();
+    recent.add(&chain, 111);
+    service.until_stored(115);
+    assert!(healed.elapsed() < RECOVERY, "{:?}", healed.elapsed());
+    service.stop();
+}
+
+#[test]
+fn ledgers_of_another_chain_are_refused_until_the_right_ones_come() {
+    let (chain, other) = (Chain::made(1, 60), Chain::made(2, 60));
+    let directory = tempfile::tempdir().unwrap();
+    let lake = LakeFiles::with(&chain, 2..=40);
+    let service = Service::start(directory.path(), &["--source", &lake.text()]);
+    service.until_stored(40);
+    lake.add(&other, 41);
+    let health = service.until_health("it is refused", |health| health["service"] == "down");
+    let reason = health["components"]["ingestion"]["reason"].to_string();
+    assert!(reason.contains("ledger 41 links to"), "{reason}");
+    assert_eq!(health["service_latest_ledger"], 40);
+    // The lake's ledger 40 is the stored one, so this is no reset.
+    std::thread::sleep(Duration::from_secs(2));
+    let source = service.health()["components"]["source"].to_string();
+    assert!(!source.contains("empty data directory, while"), "{source}");
+    let healed = Instant::now();
+    (41..=50).for_each(|sequence| lake.add(&chain, sequence));
+    service.until_stored(50);
+    assert!(healed.elapsed() < RECOVERY, "{:?}", healed.elapsed());
+    assert!(service.metrics().contains("\norrery_ledgers_refused_total "));
+    service.stop();
+}
+
+#[test]
+fn a_second_source_replaces_a_damaged_ledger() {
+    let (chain, other) = (Chain::made(1, 60), Chain::made(2, 60));
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (LakeFiles::with(&chain, 2..=50), LakeFiles::with(&chain, 2..=50));
+    first.add(&other, 30);
+    let config = format!(
+        "[source]\nkind = 'lake'\npath = '{}'\ngaps = ['{}']\n",
+        first.text(),
+        second.text()
+    );
+    std::fs::write(directory.path().join("orrery.toml"), config).unwrap();
+    let service = Service::start(directory.path(), &["--config", "orrery.toml"]);
+    service.until_stored(50);
+    service.stop();
+}
+
+#[test]
+fn a_reset_stops_with_the_way_out() {
+    let (chain, other) = (Chain::made(1, 60), Chain::made(2, 30));
+    let directory = tempfile::tempdir().unwrap();
+    let lake = LakeFiles::with(&chain, 2..=60);
+    let service = Service::start(directory.path(), &["--source", &lake.text()]);
+    service.until_stored(60);
+    service.stop();
+    (2..=60).for_each(|sequence| lake.remove(sequence));
+    (2..=30).for_each(|sequence| lake.add(&other, sequence));
+    let service = Service::start(directory.path(), &["--source", &lake.text()]);
+    let reason = until("the reset is told", || {
+        let reason = service.health()["components"]["source"]["reason"].to_string();
+        reason.contains("new, empty data directory").then_some(reason)
+    });
+    assert!(reason.contains("another ledger 30 than the one that is stored"), "{reason}");
+    let health = service.health();
+    assert_eq!(
+        (&health["service"], &health["service_latest_ledger"]),
+        (&"down".into(), &60.into())
+    );
+    assert_eq!(health["network_latest_ledger"], serde_json::Value::Null);
+    assert!(
+        !service.rows("/rest/events/by-ledger?limit=1000", "id").is_empty(),
+        "it still answers"
+    );
+    service.stop();
+}
+
+#[test]
+fn a_service_begins_where_it_is_told() {
+    let chain = Chain::made(1, 60);
+    let lake = LakeFiles::with(&chain, 10..=60);
+    for (start, oldest) in [("tip", 60), ("oldest", 10), ("33", 33)] {
+        let directory = tempfile::tempdir().unwrap();
+        let arguments = ["--source", &lake.text(), "--start", start];
+        let service = Service::start(directory.path(), &arguments);
+        assert_eq!(service.until_stored(60)["oldest_ledger"], oldest, "{start}");
+        service.stop();
+        // What is stored decides from then on.
+        let again = ["--source", &lake.text(), "--start", "genesis"];
+        let service = Service::start(directory.path(), &again);
+        assert_eq!(service.until_stored(60)["oldest_ledger"], oldest, "{start}");
+    }
+}

@@ -1,0 +1,175 @@
+//! The program, as a user runs it, with what can be asked of it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::client::HTTP;
+
+/// What has not come true by then never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program, untouched by the settings of whoever runs the tests.
+pub fn orrery(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
+    command.current_dir(directory);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("ORRERY_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Runs the program to its end.
+pub fn run(directory: &Path, arguments: &[&str]) -> Output {
+    orrery(directory).args(arguments).output().unwrap()
+}
+
+/// What a verb prints as JSON.
+pub fn json(directory: &Path, arguments: &[&str]) -> Value {
+    let output = run(directory, arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+pub fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = attempt() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "{what} did not come true");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// `orrery serve` on the data directory `d`; killed when dropped.
+pub struct Service {
+    pub child: Child,
+    pub address: String,
+    token: String,
+    log: File,
+}
+
+impl Service {
+    pub fn start(directory: &Path, arguments: &[&str]) -> Self {
+        let network = ["--network", "local", "--data-dir", "d"];
+        let token = orrery(directory)
+            .args(["token", "issue", "--sub", "tests"])
+            .args(network)
+            .output()
+            .unwrap();
+        assert!(token.status.success(), "{}", String::from_utf8_lossy(&token.stderr));
+        let log = tempfile::tempfile().unwrap();
+        let child = orrery(directory)
+            .env("ORRERY_LIMITS_REQUESTS_PER_SECOND", "0")
+            .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(network)
+            .args(arguments)
+            .stderr(log.try_clone().unwrap())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut service = Self {
+            child,
+            address: String::new(),
+            token: String::from_utf8(token.stdout).unwrap().trim().to_owned(),
+            log,
+        };
+        service.address = until("it says where it listens", || {
+            let lines = service.log();
+            let listening = lines.iter().find(|line| line["message"] == "listening");
+            listening.map(|line| line["address"].as_str().unwrap().to_owned())
+        });
+        service
+    }
+
+    /// Log lines so far.
+    pub fn log(&self) -> Vec<Value> {
+        let mut file = &self.log;
+        // The process writes at its own position, which the same open file shares.
+        let end = file.stream_position().unwrap();
+        let mut text = String::new();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+        File::open(path).unwrap().read_to_string(&mut text).unwrap();
+        file.seek(std::io::SeekFrom::Start(end)).unwrap();
+        let lines = BufReader::new(text.as_bytes()).lines();
+        lines.filter_map(|line| serde_json::from_str(&line.unwrap()).ok()).collect()
+    }
+
+    pub fn get(&self, path: &str) -> Value {
+        let url = format!("http://{}{path}", self.address);
+        HTTP.get(url).bearer_auth(&self.token).send().unwrap().json().unwrap()
+    }
+
+    pub fn health(&self) -> Value {
+        self.get("/rest/health")
+    }
+
+    pub fn metrics(&self) -> String {
+        let url = format!("http://{}/metrics", self.address);
+        HTTP.get(url).send().unwrap().text().unwrap()
+    }
+
+    /// Waits until health is as it should be.
+    pub fn until_health(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
+        loop {
+            let health = self.health();
+            if is(&health) {
+                return health;
+            }
+            assert!(start.elapsed() < PATIENCE, "{what} did not come true: {health}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until the service is up and has stored up to this ledger.
+    pub fn until_stored(&self, ledger: u32) -> Value {
+        self.until_health(&format!("ledger {ledger} is stored"), |health| {
+            health["service_latest_ledger"] == ledger && health["service"] == "up"
+        })
+    }
+
+    /// All rows of a route, page by page, without their ids.
+    pub fn rows(&self, path: &str, cursor: &str) -> Vec<Value> {
+        let mut all: Vec<Value> = Vec::new();
+        loop {
+            let after = match all.last() {
+                Some(last) => format!("&cursor={}", last[cursor].to_string().trim_matches('"')),
+                None => String::new(),
+            };
+            let page = self.get(&format!("{path}{after}"));
+            let page = page.as_array().unwrap_or_else(|| panic!("{path}{after}: {page}")).clone();
+            if page.is_empty() {
+                for row in &mut all {
+                    row.as_object_mut().unwrap().remove("id");
+                }
+                return all;
+            }
+            all.extend(page);
+        }
+    }
+
+    pub fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    pub fn stop(mut self) {
+        self.signal("-TERM");
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
