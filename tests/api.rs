@@ -2,6 +2,7 @@
 //! what it refuses, how it behaves as an HTTP server, and whether its description is true.
 
 mod common {
+    pub mod digest;
     pub mod http;
     pub mod pubnet;
     pub mod server;
@@ -10,6 +11,7 @@ mod common {
 
 mod rest {
     mod answers;
+    mod completeness;
     mod description;
     mod health;
     mod parameters;

@@ -159,6 +159,7 @@ fn wrong_usage_exits_with_2() {
         &["token", "issue", "--sub", "a", "--plan", "gold"],
         &["token", "issue", "--sub", "a", "--trial", "--days", "3"],
         &["token", "issue", "--sub", "a", "--scope", "all"],
+        &["verify", "--from", "one"],
     ] {
         let ran = run(directory.path(), arguments);
         assert_eq!(ran.code, 2, "{arguments:?}");
@@ -181,6 +182,7 @@ fn every_verb_explains_itself_with_an_example() {
         &["token", "list"],
         &["token", "revoke"],
         &["status"],
+        &["verify"],
         &["config"],
         &["config", "check"],
         &["config", "print"],
@@ -243,6 +245,52 @@ fn importing_twice_stores_once() {
     assert_eq!(status["events"], 123);
     assert_eq!(status["transactions"], 289);
     assert_eq!(status["latest_close_time"], 1_781_828_514);
+}
+
+#[test]
+fn verify_reads_everything_back() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    run(at, &["verify", "--data-dir", "d"]).refuses(1, &["d holds nothing yet"]);
+    assert!(!at.join("d").exists(), "asking creates nothing");
+    let lake = data.join("lake-pubnet");
+    run(at, &["import", "--json", "--data-dir", "d", lake.to_str().unwrap()]).json();
+    let status = run(at, &["status", "--data-dir", "d"]).json();
+    let covered = &status["covered"][0];
+    assert_eq!((&covered["first_ledger"], &covered["events"]), (&63_092_982.into(), &123.into()));
+
+    let digest = covered["digest"].as_str().unwrap();
+    let line = format!("ledgers 63092982–63092993 (12), 123 events, digest {digest}\n");
+    let verified = run(at, &["verify", "--data-dir", "d"]);
+    let expected = format!("{line}12 raw ledgers were decoded again\n");
+    assert_eq!((verified.code, verified.stdout), (0, expected), "{}", verified.stderr);
+    let some = ["verify", "--data-dir", "d", "--from", "63092985", "--to"];
+    let verified = run(at, &[&some[..], &["63092986"]].concat());
+    assert!(verified.stdout.starts_with("ledgers 63092985–63092986 (2), "), "{}", verified.stdout);
+    run(at, &[&some[..], &["1"]].concat()).refuses(2, &["--from 63092985 is after --to 1"]);
+
+    let service = Service::start(at, &["--data-dir", "d"]);
+    run(at, &["verify", "--data-dir", "d"]).refuses(75, &["in use"]);
+    let (code, asked) = service.get("/rest/completeness", None);
+    assert_eq!((code, asked["ranges"][0]["digest"].as_str()), (200, Some(digest)));
+    let running = run(at, &["status", "--data-dir", "d"]).json();
+    assert_eq!((&running["running"], &running["covered"]), (&true.into(), &status["covered"]));
+    assert_eq!(service.stop("-TERM"), Some(0));
+
+    // A byte in the middle of the largest file, which holds the raw ledgers.
+    let files = fs::read_dir(at.join("d/raw")).unwrap().map(|entry| entry.unwrap().path());
+    let largest = files.max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+    let mut bytes = fs::read(&largest).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&largest, bytes).unwrap();
+    let damaged = run(at, &["verify", "--data-dir", "d"]);
+    assert!(damaged.stderr.contains("checksum"), "{}", damaged.stderr);
+    damaged.refuses(1, &["found in d: restore a backup"]);
+    fs::remove_file(at.join("d/raw/CURRENT")).unwrap();
+    run(at, &["verify", "--data-dir", "d"]).refuses(1, &["CURRENT is missing"]);
+    run(at, &["status", "--data-dir", "d"]).refuses(1, &["CURRENT is missing"]);
 }
 
 #[test]

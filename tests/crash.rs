@@ -3,9 +3,14 @@
 //!
 //! Small: 13 kills; full: 200.
 
+mod damage {
+    mod flips;
+}
+
 mod common {
     pub mod client;
     pub mod contents;
+    pub mod digest;
     pub mod material;
     // Other tests use the rest.
     #[allow(dead_code)]

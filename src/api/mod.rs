@@ -3,11 +3,12 @@
 //!
 //! A request passes, in this order: [`server`] (connections and their limits), [`gate`] (request
 //! id, route, rate limit, token, body), a handler of its area ([`events`], [`transactions`],
-//! [`health`], [`description`], [`metrics`]), and [`gate`] again (compression, headers, log). Each
+//! [`completeness`], [`health`], [`description`], [`metrics`]), and [`gate`] again (compression, headers, log). Each
 //! area has a table of its routes; a handler is a plain function from parameters to an answer.
 
 mod answer;
 mod blocking;
+mod completeness;
 mod compression;
 mod cors;
 mod description;
@@ -37,7 +38,7 @@ pub use server::serve;
 use crate::auth::Tokens;
 use crate::domain::Network;
 use crate::observe::health::Health;
-use crate::store::Store;
+use crate::store::{IndexedAs, Store};
 
 /// Largest request body, in bytes, of every route that does not say otherwise.
 pub const LARGEST_BODY: usize = 256 * 1024;
@@ -93,6 +94,8 @@ pub struct ApiSettings {
     pub write_timeout: Duration,
     /// How long requests in flight may take once the server is told to stop.
     pub stop_timeout: Duration,
+    /// What of each ledger is indexed.
+    pub indexed_as: IndexedAs,
 }
 
 impl Default for ApiSettings {
@@ -109,6 +112,7 @@ impl Default for ApiSettings {
             body_timeout: Duration::from_secs(15),
             write_timeout: Duration::from_secs(30),
             stop_timeout: Duration::from_secs(10),
+            indexed_as: IndexedAs::default(),
         }
     }
 }

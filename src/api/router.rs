@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use warp::http::Method;
 
 use super::answer::Answer;
-use super::{ApiError, Deps, description, events, health, metrics, transactions};
+use super::{ApiError, Deps, completeness, description, events, health, metrics, transactions};
 use crate::auth::Right;
 
 /// Answers one request; runs on a reader's thread when its route reads the store.
@@ -90,6 +90,7 @@ fn table() -> impl Iterator<Item = &'static Route> {
     [
         events::ROUTES.as_slice(),
         transactions::ROUTES.as_slice(),
+        completeness::ROUTES.as_slice(),
         health::ROUTES.as_slice(),
         description::ROUTES.as_slice(),
         metrics::ROUTES.as_slice(),

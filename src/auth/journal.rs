@@ -1,7 +1,9 @@
 //! The append-only file of issued and revoked tokens. Knows lines and locks, not signatures.
 //!
-//! One JSON object per line. A line is on disk before its writer is told so, and a writer holds the
-//! file's lock; whatever a crash left half written is therefore a line that nobody relied on.
+//! One JSON object per line, and after a tab its checksum: the first 4 bytes of its SHA-256 in
+//! hexadecimal. (A line without one is accepted, so that a line can be written by hand.) A line is on
+//! disk before its writer is told so, and a writer holds the file's lock; whatever a crash left half
+//! written is therefore a line that nobody relied on.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -14,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::AuthError;
 use super::claims::{Plan, Scope};
@@ -106,6 +109,9 @@ impl Journal {
     pub(super) fn append(&self, line: &Line) -> Result<(), AuthError> {
         let mut text = serde_json::to_vec(line)
             .map_err(|error| self.failed("cannot write", io::Error::from(error)))?;
+        let check = checksum(&text);
+        text.push(CHECK_FOLLOWS);
+        text.extend_from_slice(check.as_bytes());
         text.push(b'\n');
         self.append_bytes(&text).map_err(|error| self.failed("cannot write", error))?;
         thread::sleep(2 * LOOK_HOLDS);
@@ -189,21 +195,66 @@ impl Journal {
     }
 }
 
+/// Stands between a line's JSON, in which it is always escaped, and its checksum.
+const CHECK_FOLLOWS: u8 = b'\t';
+const CHECK_DIGITS: usize = 8;
+
+fn checksum(json: &[u8]) -> String {
+    hex::encode(&Sha256::digest(json)[..CHECK_DIGITS / 2])
+}
+
+/// Lines with their numbers, from 1.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let lines = bytes.split(|byte| *byte == b'\n').zip(1..).map(|(line, number)| (number, line));
+    lines.filter(|(_, line)| !line.is_empty())
+}
+
+fn parse(line: &[u8]) -> Result<Line, String> {
+    let json = match line.iter().rposition(|byte| *byte == CHECK_FOLLOWS) {
+        None => line,
+        Some(end) if checksum(&line[..end]).as_bytes() == &line[end + 1..] => &line[..end],
+        Some(_) => return Err("its checksum is another".to_owned()),
+    };
+    serde_json::from_slice(json).map_err(|error| error.to_string())
+}
+
+/// Whether a last line without an end is what a crash leaves of a write.
+fn is_cut_short(line: &[u8]) -> bool {
+    let end = line.iter().rposition(|byte| *byte == CHECK_FOLLOWS);
+    end.is_none_or(|end| line.len() - end <= CHECK_DIGITS)
+}
+
+/// What in a directory's file, if there is one, cannot be read: one sentence for each line.
+pub(super) fn problems(directory: &Path) -> Result<Vec<String>, AuthError> {
+    let path = directory.join(JOURNAL_FILE);
+    let bytes = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.map_err(|error| AuthError::io("cannot read", &path, error))?,
+    };
+    let unfinished = bytes.split(|byte| *byte == b'\n').next_back().unwrap_or_default();
+    let unfinished = if is_cut_short(unfinished) { unfinished.len() } else { 0 };
+    let problems = lines(&bytes[..bytes.len() - unfinished]).filter_map(|(number, line)| {
+        let error = parse(line).err()?;
+        Some(format!(
+            "{} line {number}: it is damaged ({error}): if it revoked a token, revoke that again; \
+             then remove the line",
+            path.display()
+        ))
+    });
+    Ok(problems.collect())
+}
+
 impl Known {
     fn read_lines(&mut self, bytes: &[u8], path: &Path) {
         self.issued.clear();
-        for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-            if line.is_empty() {
-                continue;
-            }
-            match serde_json::from_slice(line) {
+        for (line, text) in lines(bytes) {
+            match parse(text) {
                 Ok(Line::Issued(entry)) => self.issued.push(entry),
                 Ok(Line::Revoked { jti, at }) => {
                     self.revoked.entry(jti).or_insert(at);
                 }
                 Err(error) => {
-                    let (path, line) = (path.display(), number + 1);
-                    tracing::warn!(%path, line, %error, "skipped an unreadable line");
+                    tracing::warn!(path = %path.display(), line, error, "skipped a damaged line");
                 }
             }
         }
@@ -231,6 +282,26 @@ mod tests {
         assert_eq!(again.revoked_at("a").unwrap(), Some(7));
         assert_eq!(again.revoked_at("b").unwrap(), Some(7));
         assert_eq!(again.revoked_at("torn").unwrap(), None);
+    }
+
+    #[test]
+    fn no_flipped_bit_changes_what_a_line_says_unnoticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::open(directory.path()).unwrap();
+        journal.append(&revoked("a")).unwrap();
+        journal.append(&revoked("b")).unwrap();
+        let bytes = fs::read(&journal.path).unwrap();
+        for (at, bit) in (0..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << bit;
+            fs::write(&journal.path, &flipped).unwrap();
+            let problems = problems(directory.path()).unwrap();
+            assert!(!problems.is_empty(), "byte {at}, bit {bit} of {:?}", flipped.escape_ascii());
+        }
+        for end in 0..=bytes.len() {
+            fs::write(&journal.path, &bytes[..end]).unwrap();
+            assert_eq!(problems(directory.path()).unwrap(), [""; 0], "cut off after {end} bytes");
+        }
     }
 
     #[test]

@@ -326,6 +326,15 @@ impl Tokens {
     }
 }
 
+/// Says what in a directory of secrets is damaged: one sentence each. Changes and creates nothing.
+///
+/// # Errors
+/// When a file that is there cannot be read at all.
+pub fn problems(directory: &Path) -> Result<Vec<String>, AuthError> {
+    let key = secret::problem(directory)?;
+    Ok(key.into_iter().chain(journal::problems(directory)?).collect())
+}
+
 fn check_name(name: &str) -> Result<(), AuthError> {
     let fits = !name.is_empty() && name.chars().count() <= LONGEST_NAME;
     match fits && !name.chars().any(char::is_control) {

@@ -1,4 +1,7 @@
 //! The directory of secrets and the key that signs tokens. Knows files and modes, not tokens.
+//!
+//! The key's file holds 64 hexadecimal digits and, after a blank, 8 more: the beginning of the key's
+//! SHA-256, so that a damaged key is not taken for another. A key given by hand may lack them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -6,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rand::RngCore;
+use sha2::{Digest, Sha256};
 
 use super::AuthError;
 
@@ -27,12 +31,40 @@ pub(super) fn load_or_create(directory: &Path) -> Result<[u8; SECRET_BYTES], Aut
     if let Err(error) = create_once(directory, &path) {
         return Err(AuthError::io("cannot create the signing key", &path, error));
     }
-    let text = fs::read_to_string(&path)
-        .map_err(|error| AuthError::io("cannot read the signing key", &path, error))?;
+    load(&path)
+}
+
+fn load(path: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
+        read => read.map_err(|error| AuthError::io("cannot read the signing key", path, error))?,
+    };
+    parse(&text).ok_or_else(|| AuthError::DamagedSecret(path.to_owned()))
+}
+
+fn parse(text: &str) -> Option<[u8; SECRET_BYTES]> {
+    let mut words = text.split_ascii_whitespace();
     let mut secret = [0; SECRET_BYTES];
-    hex::decode_to_slice(text.trim_end(), &mut secret)
-        .map_err(|_| AuthError::DamagedSecret(path))?;
-    Ok(secret)
+    hex::decode_to_slice(words.next()?, &mut secret).ok()?;
+    let fits = words.next().is_none_or(|check| check.eq_ignore_ascii_case(&checksum(&secret)));
+    (fits && words.next().is_none()).then_some(secret)
+}
+
+fn checksum(secret: &[u8; SECRET_BYTES]) -> String {
+    hex::encode(&Sha256::digest(secret)[..4])
+}
+
+/// Says what is wrong with the key of a directory, if there is one.
+pub(super) fn problem(directory: &Path) -> Result<Option<String>, AuthError> {
+    let path = directory.join(SECRET_FILE);
+    if !path.try_exists().map_err(|error| AuthError::io("cannot look for", &path, error))? {
+        return Ok(None);
+    }
+    match load(&path) {
+        Ok(_) => Ok(None),
+        Err(damaged @ AuthError::DamagedSecret(_)) => Ok(Some(damaged.to_string())),
+        Err(error) => Err(error),
+    }
 }
 
 /// Writes a fresh key under a private name and links it to `path`: the link fails when the key
@@ -46,7 +78,8 @@ fn create_once(directory: &Path, path: &Path) -> io::Result<()> {
     random.fill_bytes(&mut secret);
     let draft = directory.join(format!("{SECRET_FILE}.{:016x}", random.next_u64()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    let written = writeln!(file, "{}", hex::encode(secret)).and_then(|()| file.sync_all());
+    let written = writeln!(file, "{} {}", hex::encode(secret), checksum(&secret));
+    let written = written.and_then(|()| file.sync_all());
     let linked = written.and_then(|()| match fs::hard_link(&draft, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
@@ -84,6 +117,26 @@ mod tests {
             fs::write(directory.path().join(SECRET_FILE), text).unwrap();
             let error = load_or_create(directory.path()).unwrap_err();
             assert!(matches!(error, AuthError::DamagedSecret(_)), "{text}");
+            assert!(problem(directory.path()).unwrap().is_some());
+        }
+        fs::write(directory.path().join(SECRET_FILE), "ab".repeat(32)).unwrap();
+        assert_eq!(load_or_create(directory.path()).unwrap(), [0xab; 32], "a key given by hand");
+    }
+
+    #[test]
+    fn no_flipped_bit_makes_another_key() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(problem(directory.path()).unwrap(), None, "there is none yet");
+        let key = load_or_create(directory.path()).unwrap();
+        assert_eq!(problem(directory.path()).unwrap(), None);
+        let path = directory.path().join(SECRET_FILE);
+        let bytes = fs::read(&path).unwrap();
+        for (at, bit) in (0..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << bit;
+            fs::write(&path, &flipped).unwrap();
+            let harmless = load(&path).is_ok_and(|found| found == key);
+            assert_eq!(problem(directory.path()).unwrap().is_none(), harmless, "{at} {bit}");
         }
     }
 }

@@ -78,8 +78,8 @@ async fn demonstrate(
 ) -> Result<(), Failure> {
     let (config, store) = (&settings.config, ledgers.store());
     let mut stop = stop_on_signal()?;
-    let listener = service::listen(config.http.listen).await?;
-    let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
+    let entrances = service::listen(config.http.listen, store.directory()).await?;
+    let address = entrances.address;
     ledgers.listening_on(address);
     let stored = store.status().latest();
     let source = sandbox_network::open(
@@ -94,7 +94,7 @@ async fn demonstrate(
         Arc::clone(&ledgers),
         Arc::clone(&tokens),
         config,
-        listener,
+        entrances,
         Some(Following {
             sources: vec![Candidate::new("sandbox", Box::new(source))],
             start: StartPoint::Oldest,
@@ -126,8 +126,8 @@ async fn first_ledgers(
         if ledgers.store().status().last_event_id.0 >= ENOUGH {
             return Ok(true);
         }
-        if let Some(reason) = ledgers.report().down {
-            return Err(Failure::failed(format!("the demo could not begin: {reason}")));
+        if let Some((name, reason)) = ledgers.health().first_down() {
+            return Err(Failure::failed(format!("the demo could not begin: {name}: {reason}")));
         }
         if start.elapsed() > FIRST_LEDGERS_TIMEOUT {
             return Err(Failure::failed("the demo made no events within a minute"));

@@ -11,6 +11,7 @@ mod output;
 mod serve;
 mod status;
 mod token;
+mod verify;
 mod version;
 
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ const EXAMPLES: &str = "Examples:
   orrery token issue --data-dir d --sub alice          let someone ask about them
   orrery serve --data-dir d --no-source                answer from what is stored
 
-Exit codes: 0 done; 1 refused or failed; 2 wrong usage; 75 the data directory is in use.";
+Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data directory is in use.";
 
 /// Flags that every verb takes.
 #[derive(Debug, Args)]
@@ -66,6 +67,7 @@ enum Verb {
     Backfill(backfill::Backfill),
     Token(token::Token),
     Status(status::Status),
+    Verify(verify::Verify),
     Config(config::Config),
     Version(version::Version),
 }
@@ -80,6 +82,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Backfill(verb) => verb.run(&common),
         Verb::Token(verb) => verb.run(&common),
         Verb::Status(verb) => verb.run(&common),
+        Verb::Verify(verb) => verb.run(&common),
         Verb::Config(verb) => verb.run(&common),
         Verb::Version(verb) => verb.run(),
     }

@@ -103,8 +103,8 @@ async fn serve(
     let config = &settings.config;
     let tokens =
         Arc::new(service::open_tokens(&config.data_dir, ledgers.store().network(), &config.auth)?);
-    let listener = service::listen(config.http.listen).await?;
-    let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
+    let entrances = service::listen(config.http.listen, &config.data_dir).await?;
+    let address = entrances.address;
     ledgers.listening_on(address);
     tracing::info!(
         %address,
@@ -122,7 +122,7 @@ async fn serve(
         );
     }
     let open_sources = sources::opener(config, &ledgers);
-    service::run(ledgers, tokens, config, listener, following, open_sources, stop).await?;
+    service::run(ledgers, tokens, config, entrances, following, open_sources, stop).await?;
     tracing::info!("stopped");
     Ok(())
 }

@@ -15,18 +15,22 @@ use super::{Common, Failure, output};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery status --data-dir d
-  orrery status --data-dir d --json | jq .latest_ledger")]
+  orrery status --data-dir d --json | jq .latest_ledger
+  orrery status --data-dir d --json | jq .covered")]
 pub struct Status {
     /// Print JSON, also on a terminal
     #[arg(long)]
     json: bool,
 }
 
+/// Ranges that are shown to people.
+const MOST_RANGES: usize = 10;
+
 impl Status {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let settings = common.settings(Vec::new())?;
         let report = match open::existing(&settings)? {
-            Opened::Here(ledgers) => ledgers.report(),
+            Opened::Here(ledgers) => ledgers.report()?,
             Opened::Running(mut client) => client.status()?,
         };
         if self.json || !output::is_terminal() {
@@ -60,8 +64,17 @@ fn table(report: &StatusReport, now: u64) -> String {
     if let Some(reason) = &report.down {
         row("down", reason.clone());
     }
-    let ranges: Vec<String> = report.ranges().map(|range| range.to_string()).collect();
-    row("ledgers", if ranges.is_empty() { "none".to_owned() } else { ranges.join(", ") });
+    if report.covered.is_empty() {
+        row("ledgers", "none".to_owned());
+    }
+    for (number, range) in report.covered.iter().take(MOST_RANGES).enumerate() {
+        let name = if number == 0 { "ledgers" } else { "" };
+        let events = output::count(range.events);
+        row(name, format!("{}, {events} events, digest {}", range.ledgers(), range.digest));
+    }
+    if let Some(more @ 1..) = report.covered.len().checked_sub(MOST_RANGES) {
+        row("", format!("and {more} more ranges, which --json shows"));
+    }
     if let Some(ledger) = report.latest_ledger {
         let closed = report.latest_close_time.map(|closed| {
             let age = output::duration(now.saturating_sub(closed));
@@ -80,7 +93,14 @@ fn table(report: &StatusReport, now: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use orrery::control::CoveredRange;
+
     use super::*;
+
+    fn covered(first_ledger: u32, last_ledger: u32) -> CoveredRange {
+        let digest = "1e240".to_owned();
+        CoveredRange { first_ledger, last_ledger, events: 1200, digest, ..CoveredRange::default() }
+    }
 
     #[test]
     fn the_table_says_what_there_is() {
@@ -90,7 +110,7 @@ mod tests {
             running: true,
             listen: Some("127.0.0.1:8484".to_owned()),
             network: "testnet".to_owned(),
-            ranges: vec![(10, 11), (997, 999)],
+            covered: vec![covered(10, 11), covered(997, 999)],
             latest_ledger: Some(999),
             latest_close_time: Some(1_000),
             network_latest_ledger: Some(1_001),
@@ -101,7 +121,8 @@ mod tests {
         for line in [
             "network        testnet",
             "service        runs, http://127.0.0.1:8484/rest",
-            "ledgers        10–11, 997–999",
+            "ledgers        10–11, 1,200 events, digest 1e240",
+            "               997–999, 1,200 events, digest 1e240",
             "latest         999, closed 1970-01-01T00:16:40Z (60 s ago)",
             "network tip    1001",
             "events         1,234",
@@ -110,6 +131,9 @@ mod tests {
         ] {
             assert!(table.lines().any(|found| found == line), "{line} is not in\n{table}");
         }
+        let many = (0..12).map(|number| covered(10 * number, 10 * number + 1)).collect();
+        let many = super::table(&StatusReport { covered: many, ..StatusReport::default() }, 0);
+        assert!(many.contains("90–91") && many.contains("and 2 more ranges"), "{many}");
         let empty = super::table(&StatusReport::default(), 0);
         assert!(empty.contains("ledgers        none"), "{empty}");
     }

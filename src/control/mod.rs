@@ -164,6 +164,9 @@ pub struct StatusReport {
     pub network_passphrase: String,
     /// Covered ranges, ascending, each as first and last ledger.
     pub ranges: Vec<(u32, u32)>,
+    /// The same ranges, with what compares them with those of another installation.
+    #[serde(default)]
+    pub covered: Vec<CoveredRange>,
     /// Newest ledger stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_ledger: Option<u32>,
@@ -182,10 +185,29 @@ pub struct StatusReport {
     pub down: Option<String>,
 }
 
-impl StatusReport {
-    /// Covered ranges.
-    pub fn ranges(&self) -> impl Iterator<Item = LedgerRange> {
-        self.ranges.iter().map(|(first, last)| LedgerRange::new(*first, *last))
+/// Consecutive ledgers that are stored. Hashes and digests are in hexadecimal.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CoveredRange {
+    /// First ledger.
+    pub first_ledger: u32,
+    /// Last ledger.
+    pub last_ledger: u32,
+    /// Hash of the first ledger.
+    pub first_hash: String,
+    /// Hash of the last ledger.
+    pub last_hash: String,
+    /// Hash of the ledger before the first.
+    pub previous_hash: String,
+    /// Events that were stored, including those that retention has removed.
+    pub events: u64,
+    /// Sum of the ledgers' digests.
+    pub digest: String,
+}
+
+impl CoveredRange {
+    /// First and last ledger.
+    pub fn ledgers(&self) -> LedgerRange {
+        LedgerRange::new(self.first_ledger, self.last_ledger)
     }
 }
 

@@ -15,8 +15,8 @@ pub(super) const MOST_LEDGERS: usize = 256;
 /// Most bytes of such ledgers.
 pub(super) const MOST_BYTES: u64 = 2 * LONGEST_LEDGER;
 
-/// Longest payload of a frame that is not a ledger.
-const LONGEST_MESSAGE: u64 = 1 << 20;
+/// Longest payload of a frame that is not a ledger: room for the status of tens of thousands of ranges.
+const LONGEST_MESSAGE: u64 = 16 << 20;
 
 /// Bytes before the payload.
 pub(super) const HEADER: usize = 5;

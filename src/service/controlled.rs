@@ -17,7 +17,7 @@ impl Service for Controlled {
     }
 
     fn status(&self) -> Result<StatusReport, String> {
-        Ok(self.ledgers.report())
+        self.ledgers.report().map_err(|error| error.to_string())
     }
 
     fn backfill(&self, request: BackfillRequest) -> Result<BackfillReport, String> {

@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use super::ServiceError;
 use crate::config::Config;
-use crate::control::{NotStored, StatusReport, Stored};
+use crate::control::{CoveredRange, NotStored, StatusReport, Stored};
 use crate::domain::{LedgerSeq, Network};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver};
 use crate::source::{Origin, RawLedger, records};
-use crate::store::{Committed, Durability, FORMAT, IndexOptions, Retention, Store, StoreError};
+use crate::store::{
+    Committed, CoveredLedgers, Durability, FORMAT, IndexOptions, IndexedAs, Retention, Store,
+    StoreError,
+};
 
 /// An open data directory with a pipeline into it.
 pub struct Ledgers {
@@ -166,25 +169,30 @@ impl Ledgers {
     }
 
     /// What is stored, and how the service is, when one runs.
-    pub fn report(&self) -> StatusReport {
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn report(&self) -> Result<StatusReport, StoreError> {
         let (network, status) = (self.store().network(), self.store().status());
-        let ranges = status.ranges.iter().map(|range| (range.first.0, range.last.0)).collect();
+        let covered = self.store().completeness()?;
+        let ranges = covered.iter().map(|range| (range.ledgers.first.0, range.ledgers.last.0));
         let down = self.health.first_down().map(|(name, reason)| format!("{name}: {reason}"));
-        StatusReport {
+        Ok(StatusReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             format_version: FORMAT.to_string(),
             running: self.listening.get().is_some(),
             listen: self.listening.get().map(SocketAddr::to_string),
             network: network.name().to_owned(),
             network_passphrase: network.passphrase().to_owned(),
-            ranges,
+            ranges: ranges.collect(),
+            covered: covered.iter().map(describe).collect(),
             latest_ledger: status.latest().map(|ledger| ledger.0),
             latest_close_time: status.latest_close_time,
             network_latest_ledger: self.health.network_latest().map(|ledger| ledger.0),
             events: status.totals.events,
             transactions: status.totals.transactions,
             down,
-        }
+        })
     }
 }
 
@@ -218,6 +226,18 @@ impl Ledgers {
     }
 }
 
+fn describe(range: &CoveredLedgers) -> CoveredRange {
+    CoveredRange {
+        first_ledger: range.ledgers.first.0,
+        last_ledger: range.ledgers.last.0,
+        first_hash: range.first_hash.to_string(),
+        last_hash: range.last_hash.to_string(),
+        previous_hash: range.previous_hash.to_string(),
+        events: range.events,
+        digest: range.digest.to_string(),
+    }
+}
+
 /// Bytes that are no ledger.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -237,6 +257,11 @@ impl StepObserver for Metrics {
     fn step(&self, name: &'static str, seconds: f64) {
         self.observe_step(name, Duration::from_secs_f64(seconds.max(0.0)));
     }
+}
+
+/// What of each ledger is indexed.
+pub(super) fn indexed_as(config: &Config) -> IndexedAs {
+    IndexedAs::from(&index_options(config))
 }
 
 fn index_options(config: &Config) -> IndexOptions {

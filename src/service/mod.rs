@@ -84,11 +84,27 @@ pub enum ServiceError {
     },
 }
 
-/// Opens the address of the HTTP interface.
+/// Where a service is reached. Both are open before it says that it listens.
+pub struct Entrances {
+    http: TcpListener,
+    /// Address of the HTTP interface.
+    pub address: SocketAddr,
+    control: Listener,
+}
+
+/// Opens the address of the HTTP interface, and the control socket of a data directory.
 ///
 /// # Errors
-/// [`ServiceError::Listen`]
-pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServiceError> {
+/// [`ServiceError::Listen`], [`ServiceError::Control`]
+pub async fn listen(address: SocketAddr, data_dir: &Path) -> Result<Entrances, ServiceError> {
+    let http = bind(address).await?;
+    let unknown =
+        |error: std::io::Error| ServiceError::Listen { address, reason: error.to_string() };
+    let address = http.local_addr().map_err(unknown)?;
+    Ok(Entrances { http, address, control: Listener::bind(data_dir)? })
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, ServiceError> {
     TcpListener::bind(address).await.map_err(|error| {
         let reason = match error.kind() {
             std::io::ErrorKind::AddrInUse => {
@@ -98,6 +114,11 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServiceError> {
         };
         ServiceError::Listen { address, reason }
     })
+}
+
+/// Where the keys and tokens of a data directory are.
+pub fn secrets(data_dir: &Path) -> PathBuf {
+    data_dir.join(SECRETS)
 }
 
 /// Opens the keys and tokens of a data directory.
@@ -110,7 +131,7 @@ pub fn open_tokens(
     auth: &Auth,
 ) -> Result<Tokens, ServiceError> {
     let keys = auth.public_keys.iter().map(read_key).collect::<Result<Vec<_>, _>>()?;
-    Ok(Tokens::open_with_keys(&data_dir.join(SECRETS), network, &keys)?)
+    Ok(Tokens::open_with_keys(&secrets(data_dir), network, &keys)?)
 }
 
 fn read_key(file: &PublicKeyFile) -> Result<PublicKey, ServiceError> {
@@ -143,12 +164,12 @@ pub async fn run(
     ledgers: Arc<Ledgers>,
     tokens: Arc<Tokens>,
     config: &Config,
-    listener: TcpListener,
+    entrances: Entrances,
     following: Option<Following>,
     open_sources: OpenSources,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServiceError> {
-    let control = Listener::bind(ledgers.store().directory())?;
+    let Entrances { http, control, .. } = entrances;
     let targets = status_messages::targets(&config.status)?;
     let backfills = Arc::new(Backfills::new(Arc::clone(&ledgers), open_sources));
     let controlled =
@@ -168,7 +189,7 @@ pub async fn run(
         tasks.spawn(follow(Arc::clone(&ledgers), following, stop.clone()));
     }
     let deps = dependencies(&ledgers, tokens, config);
-    let served = api::serve(deps, listener, stopped(stop)).await;
+    let served = api::serve(deps, http, stopped(stop)).await;
     if served.is_ok() {
         while tasks.join_next().await.is_some() {}
     }
@@ -188,6 +209,7 @@ fn dependencies(ledgers: &Ledgers, tokens: Arc<Tokens>, config: &Config) -> Deps
             cors_origins: config.http.cors_origins.iter().cloned().map(String::from).collect(),
             trusted_proxies: config.http.trusted_proxies.clone(),
             connections: usize::try_from(config.http.connections.get()).unwrap_or(usize::MAX),
+            indexed_as: ledgers::indexed_as(config),
             ..ApiSettings::default()
         },
         clock: Arc::new(unix_now),

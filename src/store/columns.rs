@@ -18,9 +18,9 @@ pub(super) enum Family {
     Ledgers,
     /// [`LedgerKey`] → zstd of `LedgerCloseMeta`; pruned by retention.
     LedgerXdr,
-    /// [`LedgerKey`] of the first ledger of a covered range → sequence of the last.
+    /// [`LedgerKey`] of the first ledger of a covered range → [`super::coverage::CoveredRange`].
     Ranges,
-    /// [`RunKey`] → [`super::coverage::Run`]: ledgers ingested one after the other.
+    /// [`RunKey`] → [`super::runs::Run`]: ledgers ingested one after the other.
     Runs,
     /// [`BlockKey`] → packed events, see [`super::block`].
     Events,

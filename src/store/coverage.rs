@@ -1,58 +1,85 @@
 //! Which ledgers are stored, and in which order they came.
 //!
-//! *Ranges* say what is covered: ascending, never touching. *Runs* say in which order ledgers were
-//! ingested: within a run both sequence and event id ascend, so a range of ledgers is one range of
-//! ids per run.
+//! *Ranges* say what is covered: ascending, never touching, each with the sum of its ledgers' digests.
+//! *Runs* say in which order ledgers were ingested, so that a range of ledgers is one range of ids per
+//! run.
 
 use std::collections::BTreeMap;
 
 use super::bytes::{Malformed, Reader, put_varint};
-use crate::domain::{EventId, LedgerRange, LedgerSeq};
+use super::digest::Digest;
+use super::indexed_as::Settings;
+use super::runs::{Run, Runs, Span};
+use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
-/// Ledgers ingested one after the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    /// First and last ledger.
-    pub ledgers: LedgerRange,
-    /// Id of the first event, or the next to be given out when there is none.
-    pub first_event: EventId,
-    /// Id after that of the last event.
-    pub end_event: EventId,
+/// What is known of some ledgers together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Sums {
+    /// Events that were stored, pruned ones included.
+    pub events: u64,
+    /// Sum of the ledgers' digests.
+    pub digest: Digest,
+    /// All settings under which they were indexed.
+    pub settings: Settings,
 }
 
-impl Run {
+impl Sums {
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            events: self.events + other.events,
+            digest: self.digest + other.digest,
+            settings: self.settings.union(other.settings),
+        }
+    }
+}
+
+/// Consecutive ledgers that are stored; the ledgers before and after them are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CoveredRange {
+    /// First and last ledger.
+    pub ledgers: LedgerRange,
+    /// All ledgers together.
+    pub sums: Sums,
+}
+
+impl CoveredRange {
+    /// Value of `ranges`; the first ledger is its key.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(20);
-        out.extend_from_slice(&self.ledgers.first.0.to_be_bytes());
+        let mut out = Vec::with_capacity(48);
         out.extend_from_slice(&self.ledgers.last.0.to_be_bytes());
-        put_varint(&mut out, self.first_event.0);
-        put_varint(&mut out, self.end_event.0);
+        put_varint(&mut out, self.sums.events);
+        out.extend_from_slice(&self.sums.digest.to_bytes());
+        out.push(self.sums.settings.0);
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub(super) fn decode(first: LedgerSeq, bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
-        let ledgers = LedgerRange::new(reader.u32()?, reader.u32()?);
-        let first_event = EventId(reader.varint()?);
-        let end_event = EventId(reader.varint()?);
+        let ledgers = LedgerRange::new(first, reader.u32()?);
+        let events = reader.varint()?;
+        let digest = Digest::from(*reader.array()?);
+        let settings = Settings(reader.u8()?);
         reader.end()?;
-        Ok(Self { ledgers, first_event, end_event })
+        if ledgers.is_empty() {
+            return Err(Malformed);
+        }
+        Ok(Self { ledgers, sums: Sums { events, digest, settings } })
     }
 }
 
 /// Ranges and runs, as kept in memory.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Coverage {
-    /// First ledger → last ledger.
-    ranges: BTreeMap<LedgerSeq, LedgerSeq>,
-    runs: Vec<Run>,
+    /// By first ledger.
+    ranges: BTreeMap<LedgerSeq, CoveredRange>,
+    runs: Runs,
 }
 
 /// What one more ledger changes in the families `ranges` and `runs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CoverageChange {
     /// The range that the ledger now belongs to.
-    pub range: LedgerRange,
+    pub range: CoveredRange,
     /// First ledger of a range that was merged into it.
     pub merged: Option<LedgerSeq>,
     /// Number and new state of the run that the ledger now belongs to.
@@ -60,36 +87,42 @@ pub(super) struct CoverageChange {
 }
 
 impl Coverage {
-    pub(super) fn new(ranges: BTreeMap<LedgerSeq, LedgerSeq>, runs: Vec<Run>) -> Self {
+    pub(super) fn new(ranges: Vec<CoveredRange>, runs: Runs) -> Self {
+        let ranges = ranges.into_iter().map(|range| (range.ledgers.first, range)).collect();
         Self { ranges, runs }
     }
 
     /// Covered ranges in ascending order.
-    pub(super) fn ranges(&self) -> Vec<LedgerRange> {
-        self.ranges.iter().map(|(first, last)| LedgerRange::new(*first, *last)).collect()
+    pub(super) fn ranges(&self) -> impl Iterator<Item = &CoveredRange> {
+        self.ranges.values()
+    }
+
+    /// All runs in the order of ingestion.
+    pub(super) fn runs(&self) -> &[Run] {
+        self.runs.list()
     }
 
     /// Newest covered ledger.
     pub(super) fn latest(&self) -> Option<LedgerSeq> {
-        self.ranges.last_key_value().map(|(_, last)| *last)
+        self.ranges.last_key_value().map(|(_, range)| range.ledgers.last)
     }
 
-    /// Runs that hold ledgers of a range, in the order of ingestion.
-    pub(super) fn runs_within(&self, range: LedgerRange) -> Vec<Run> {
-        let overlaps =
-            |run: &&Run| run.ledgers.first <= range.last && range.first <= run.ledgers.last;
-        if range.is_empty() {
-            Vec::new()
-        } else {
-            self.runs.iter().filter(overlaps).copied().collect()
-        }
+    /// Whether every covered ledger is in this range.
+    pub(super) fn is_within(&self, range: LedgerRange) -> bool {
+        let first = self.ranges.first_key_value().map(|(first, _)| *first);
+        first.is_none_or(|first| range.first <= first)
+            && self.latest().is_none_or(|latest| latest <= range.last)
+    }
+
+    /// Runs with ledgers of a range that hold an id or come next in this direction.
+    pub(super) fn span(&self, wanted: LedgerRange, id: u64, direction: Direction) -> Option<Span> {
+        if wanted.is_empty() { None } else { self.runs.span(wanted, id, direction) }
     }
 
     /// The range that holds a ledger.
-    pub(super) fn range_of(&self, sequence: LedgerSeq) -> Option<LedgerRange> {
-        let (first, last) = self.ranges.range(..=sequence).next_back()?;
-        let range = LedgerRange::new(*first, *last);
-        range.contains(sequence).then_some(range)
+    pub(super) fn range_of(&self, sequence: LedgerSeq) -> Option<&CoveredRange> {
+        let (_, range) = self.ranges.range(..=sequence).next_back()?;
+        range.ledgers.contains(sequence).then_some(range)
     }
 
     /// Id of the next event.
@@ -97,16 +130,18 @@ impl Coverage {
         self.runs.last().map_or(EventId(1), |run| run.end_event)
     }
 
-    /// What storing a ledger with this many events changes. The ledger must not be covered yet.
-    pub(super) fn change(&self, sequence: LedgerSeq, events: u64) -> CoverageChange {
+    /// What storing a ledger changes of which this is stored. It must not be covered yet.
+    pub(super) fn change(&self, sequence: LedgerSeq, stored: Sums) -> CoverageChange {
         let before = sequence.previous().and_then(|previous| self.range_of(previous));
         let after = sequence.next().and_then(|next| self.range_of(next));
-        let range = LedgerRange::new(
-            before.map_or(sequence, |range| range.first),
-            after.map_or(sequence, |range| range.last),
+        let ledgers = LedgerRange::new(
+            before.map_or(sequence, |range| range.ledgers.first),
+            after.map_or(sequence, |range| range.ledgers.last),
         );
+        let neighbours = [before, after].into_iter().flatten();
+        let sums = neighbours.fold(stored, |sums, range| sums.and(range.sums));
         let first_event = self.next_event();
-        let end_event = EventId(first_event.0 + events);
+        let end_event = EventId(first_event.0 + stored.events);
         let continued = self.runs.last().filter(|run| run.ledgers.last.next() == Some(sequence));
         let run = match continued {
             Some(run) => {
@@ -118,7 +153,8 @@ impl Coverage {
                 (self.runs.len() as u32, Run { ledgers, first_event, end_event })
             }
         };
-        CoverageChange { range, merged: after.map(|range| range.first), run }
+        let merged = after.map(|range| range.ledgers.first);
+        CoverageChange { range: CoveredRange { ledgers, sums }, merged, run }
     }
 
     /// Takes over what [`Self::change`] said, once it is stored.
@@ -126,12 +162,9 @@ impl Coverage {
         if let Some(first) = change.merged {
             self.ranges.remove(&first);
         }
-        self.ranges.insert(change.range.first, change.range.last);
+        self.ranges.insert(change.range.ledgers.first, change.range);
         let (number, run) = change.run;
-        match self.runs.get_mut(number as usize) {
-            Some(slot) => *slot = run,
-            None => self.runs.push(run),
-        }
+        self.runs.set(number as usize, run);
     }
 }
 
@@ -141,8 +174,8 @@ mod tests {
     use rand::seq::SliceRandom;
     use rand::{Rng, SeedableRng};
 
-    /// Any order of ingestion gives the ranges of the plain set, and runs that hold every ledger
-    /// once, with ascending ids.
+    /// Any order of ingestion gives the ranges of the plain set with the sums of their ledgers, and
+    /// runs that hold every ledger once, with ascending ids.
     #[test]
     fn agrees_with_a_plain_set() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
@@ -152,25 +185,36 @@ mod tests {
                 order.shuffle(&mut rng);
             }
             let mut coverage = Coverage::default();
-            let mut ids = BTreeMap::new();
+            let mut stored = BTreeMap::new();
             for &sequence in &order {
-                let events = rng.random_range(0..3u64);
-                ids.insert(sequence, (coverage.next_event().0, events));
-                let change = coverage.change(LedgerSeq(sequence), events);
+                let sums = Sums {
+                    events: rng.random_range(0..3u64),
+                    digest: Digest::from(rng.random::<[u8; 32]>()),
+                    settings: Settings(1 << rng.random_range(0..8)),
+                };
+                stored.insert(sequence, sums);
+                let change = coverage.change(LedgerSeq(sequence), sums);
                 assert_eq!(Run::decode(&change.run.1.encode()), Ok(change.run.1));
+                let first = change.range.ledgers.first;
+                assert_eq!(CoveredRange::decode(first, &change.range.encode()), Ok(change.range));
                 coverage.apply(&change);
             }
-            let covered: Vec<u32> =
-                coverage.ranges().iter().flat_map(|range| range.first.0..=range.last.0).collect();
-            let expected: Vec<u32> = ids.keys().copied().collect();
-            assert_eq!(covered, expected);
-            assert!(coverage.ranges().windows(2).all(|w| w[0].last.0 + 1 < w[1].first.0));
+            let ranges: Vec<CoveredRange> = coverage.ranges().copied().collect();
+            assert!(ranges.windows(2).all(|w| w[0].ledgers.last.0 + 1 < w[1].ledgers.first.0));
+            let covered = |range: &CoveredRange| range.ledgers.first.0..=range.ledgers.last.0;
+            assert!(ranges.iter().flat_map(covered).eq(stored.keys().copied()));
+            for range in &ranges {
+                let of_range = stored.range(covered(range)).map(|(_, sums)| *sums);
+                assert_eq!(of_range.fold(Sums::default(), Sums::and), range.sums);
+            }
             let in_runs: Vec<u32> = coverage
-                .runs_within(LedgerRange::new(0, 100))
+                .runs()
                 .iter()
                 .flat_map(|run| run.ledgers.first.0..=run.ledgers.last.0)
                 .collect();
             assert_eq!(in_runs, order);
+            let ids = coverage.runs().windows(2).all(|w| w[0].end_event == w[1].first_event);
+            assert!(ids, "ids follow one another");
         }
     }
 }

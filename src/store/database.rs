@@ -61,6 +61,29 @@ impl Database {
         Ok(Self { db, cache, event_blocks: BlockCache::new() })
     }
 
+    /// Opens a database that is there already, without changing it. What only its log holds is read
+    /// from there.
+    pub(super) fn open_read_only(path: &Path) -> Result<Self, StoreError> {
+        let cache = Cache::new_hyper_clock_cache(BLOCK_CACHE_BYTES, CHARGE_ESTIMATED_BY_CACHE);
+        let options = database_options();
+        let there = DB::list_cf(&options, path)?;
+        let families =
+            Family::ALL.map(|family| match there.iter().any(|name| name == family.name()) {
+                true => {
+                    Ok(ColumnFamilyDescriptor::new(family.name(), family_options(family, &cache)))
+                }
+                false => Err(StoreError::MissingFamily(family.name())),
+            });
+        let families = families.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let db = DB::open_cf_descriptors_read_only(&options, path, families, false)?;
+        Ok(Self { db, cache, event_blocks: BlockCache::new() })
+    }
+
+    /// Number of the last change; each row that is put or deleted is one.
+    pub(super) fn sequence(&self) -> u64 {
+        self.db.latest_sequence_number()
+    }
+
     fn handle(&self, family: Family) -> Result<&ColumnFamily, StoreError> {
         self.db.cf_handle(family.name()).ok_or(StoreError::MissingFamily(family.name()))
     }
@@ -71,6 +94,20 @@ impl Database {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
         Ok(self.db.get_pinned_cf(self.handle(family)?, key)?)
+    }
+
+    /// Like [`Self::get`], past the caches.
+    pub(super) fn get_on_disk(
+        &self,
+        family: Family,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
+        Ok(self.db.get_pinned_cf_opt(self.handle(family)?, key, &past_caches())?)
+    }
+
+    /// All rows of a family, read past the caches.
+    pub(super) fn rows_on_disk(&self, family: Family) -> Result<DBRawIterator<'_>, StoreError> {
+        Ok(self.db.raw_iterator_cf_opt(self.handle(family)?, past_caches()))
     }
 
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
@@ -249,6 +286,13 @@ impl<'a> Batch<'a> {
         self.batch.delete_range_cf(handle, from, to);
         Ok(())
     }
+}
+
+fn past_caches() -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_verify_checksums(true);
+    options.fill_cache(false);
+    options
 }
 
 fn database_options() -> Options {

@@ -1,7 +1,7 @@
 //! Why the store could not answer or write.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::FormatVersion;
 use crate::domain::{LedgerSeq, Network};
@@ -44,6 +44,51 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
+    /// A file of the database is not what was written.
+    #[error(
+        "{} is damaged at byte {at}: restore a backup of the data directory, or import the ledgers into a new one",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where in it the damaged part begins.
+        at: u64,
+    },
+    /// A file of the database is not there.
+    #[error(
+        "{} is missing: restore a backup of the data directory, or import the ledgers into a new one",
+        .0.display()
+    )]
+    Incomplete(PathBuf),
+    /// RocksDB does not open the directory, or cannot read on.
+    #[error(
+        "the database in {} cannot be read ({reason}): restore a backup of the data directory, or import the ledgers into a new one",
+        directory.display()
+    )]
+    Unreadable {
+        /// The data directory.
+        directory: PathBuf,
+        /// What RocksDB said.
+        reason: String,
+    },
+    /// Something that was acknowledged is not stored any more.
+    #[error(
+        "ledger {ledger} had been stored and was acknowledged, but the database ends before it: restore a backup of the whole data directory, or remove {} to go on with the ledgers that are left",
+        note.display()
+    )]
+    Lost {
+        /// The last ledger that was acknowledged.
+        ledger: LedgerSeq,
+        /// The file that says so.
+        note: PathBuf,
+    },
+    /// The file that says what was acknowledged cannot be read.
+    #[error(
+        "{} is damaged: nothing that is stored is lost with it, and the next start writes it anew",
+        .0.display()
+    )]
+    DamagedPromise(PathBuf),
     /// RocksDB failed.
     #[error("the database failed: {0}")]
     Database(String),
@@ -69,4 +114,14 @@ pub enum StoreError {
     /// The ledger does not belong to the chain that is stored.
     #[error(transparent)]
     Chain(#[from] VerifyError),
+}
+
+impl StoreError {
+    /// What RocksDB said, as the reason why a data directory cannot be read.
+    pub(super) fn while_reading(self, directory: &Path) -> Self {
+        match self {
+            Self::Database(reason) => Self::Unreadable { directory: directory.to_owned(), reason },
+            other => other,
+        }
+    }
 }

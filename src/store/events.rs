@@ -4,12 +4,13 @@ use super::block::Block;
 use super::bytes::Malformed;
 use super::columns::{BlockKey, ContractTag, Family, HashKey, HashTag, Key, TopicTag};
 use super::database::{Snapshot, corrupt};
+use super::intervals::{Interval, Intervals};
 use super::lookup::{HashEntry, HashRole};
 use super::positions::Positions;
 use super::query::{EventQuery, EventRecord, QueryCost, TopicFilter};
 use super::streams::{Stream, Walk, step};
 use super::{Store, StoreError};
-use crate::domain::{ContractId, Direction, EventId, LedgerRange, TxHash};
+use crate::domain::{ContractId, Direction, EventId, TxHash};
 
 /// Bytes of a block's id at the end of an index key.
 const BLOCK_TAIL: usize = 8;
@@ -17,13 +18,6 @@ const BLOCK_TAIL: usize = 8;
 const MOST_TOPIC_LISTS: usize = 256;
 /// A topic with more rows than this, of whatever contract, is found soon enough by walking.
 const MOST_ROWS_COLLECTED: usize = 4096;
-
-/// Ids from `first` to `last`, both included, ends being edges of blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Interval {
-    first: u64,
-    last: u64,
-}
 
 impl Store {
     /// Visits the events of a page in its order.
@@ -35,7 +29,8 @@ impl Store {
         query: &EventQuery,
         mut visit: impl FnMut(&EventRecord<'_>),
     ) -> Result<QueryCost, StoreError> {
-        let intervals = self.intervals(query)?;
+        let intervals = Intervals::of_query(self, query);
+        let mut interval = intervals.first()?;
         let snapshot = self.database.snapshot();
         let mut walk = Walk::new(&snapshot, query.page.direction);
         let mut stream = candidates(&mut walk, query)?;
@@ -46,11 +41,19 @@ impl Store {
             left: query.page.limit,
             records: 0,
         };
-        for interval in intervals {
-            page.interval(interval, &mut stream, &mut visit)?;
-            if page.left == 0 {
-                break;
-            }
+        let mut beyond = None;
+        while let Some(ids) = interval {
+            let from = match (query.page.direction, beyond) {
+                (Direction::NewestFirst, beyond) => ids.last.min(beyond.unwrap_or(u64::MAX)),
+                (Direction::OldestFirst, Some(beyond)) => ids.first.max(beyond),
+                // The cursor may stand in the middle of a block, and blocks go by their first id.
+                (Direction::OldestFirst, None) => block_that_may_hold(&snapshot, ids.first)?,
+            };
+            beyond = page.interval(ids, from, &mut stream, &mut visit)?;
+            interval = match beyond {
+                Some(id) => intervals.at_or_after(id)?,
+                None => None,
+            };
         }
         Ok(QueryCost { index_rows: walk.rows_read(), records: page.records })
     }
@@ -86,67 +89,6 @@ impl Store {
         }
         Ok(cost)
     }
-
-    /// Ranges of ids that hold the wanted ledgers, in walking order and cut at the cursor.
-    fn intervals(&self, query: &EventQuery) -> Result<Vec<Interval>, StoreError> {
-        let direction = query.page.direction;
-        let (lowest, highest) = match (query.page.cursor, direction) {
-            (None, _) => (0, u64::MAX),
-            (Some(cursor), Direction::OldestFirst) => match cursor.0.checked_add(1) {
-                Some(next) => (next, u64::MAX),
-                None => return Ok(Vec::new()),
-            },
-            (Some(cursor), Direction::NewestFirst) => match cursor.0.checked_sub(1) {
-                Some(previous) => (0, previous),
-                None => return Ok(Vec::new()),
-            },
-        };
-        let mut intervals = self.intervals_of_ledgers(query.ledgers)?;
-        if direction == Direction::NewestFirst {
-            intervals.reverse();
-        }
-        let cut = intervals.into_iter().filter_map(|interval| {
-            let first = interval.first.max(lowest);
-            let last = interval.last.min(highest);
-            (first <= last).then_some(Interval { first, last })
-        });
-        Ok(cut.collect())
-    }
-
-    fn intervals_of_ledgers(
-        &self,
-        wanted: Option<LedgerRange>,
-    ) -> Result<Vec<Interval>, StoreError> {
-        let Some(wanted) = wanted else {
-            return Ok(vec![Interval { first: 0, last: u64::MAX }]);
-        };
-        let mut intervals: Vec<Interval> = Vec::new();
-        for run in self.runs_within(wanted) {
-            let first = run.ledgers.first.max(wanted.first);
-            let last = run.ledgers.last.min(wanted.last);
-            let first_event = if first == run.ledgers.first {
-                run.first_event
-            } else {
-                self.ledger_or_missing(first)?.first_event
-            };
-            let end_event = if last == run.ledgers.last {
-                run.end_event
-            } else {
-                let row = self.ledger_or_missing(last)?;
-                EventId(row.first_event.0 + row.counts.events())
-            };
-            if first_event == end_event {
-                continue;
-            }
-            match intervals.last_mut() {
-                Some(interval) if interval.last + 1 == first_event.0 => {
-                    interval.last = end_event.0 - 1;
-                }
-                _ => intervals.push(Interval { first: first_event.0, last: end_event.0 - 1 }),
-            }
-        }
-        Ok(intervals)
-    }
 }
 
 /// The walk over one page.
@@ -159,35 +101,36 @@ struct PageWalk<'q> {
 }
 
 impl PageWalk<'_> {
+    /// Visits what matches in an interval, beginning with the block at `bound`. Says from where on to
+    /// look for the next interval, when the page wants more and there may be more.
     fn interval(
         &mut self,
         interval: Interval,
+        mut bound: u64,
         stream: &mut Stream<'_>,
         visit: &mut impl FnMut(&EventRecord<'_>),
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<u64>, StoreError> {
         let direction = self.query.page.direction;
-        let mut bound = match direction {
-            Direction::NewestFirst => interval.last,
-            // The first id may stand in the middle of a block, and blocks go by their first id.
-            Direction::OldestFirst => block_that_may_hold(self.snapshot, interval.first)?,
-        };
         while self.left > 0 {
-            let Some(candidate) = stream.at_or_after(bound, direction)? else { return Ok(()) };
+            let Some(candidate) = stream.at_or_after(bound, direction)? else { return Ok(None) };
+            let number = candidate.number;
             let beyond = match direction {
-                Direction::NewestFirst => false,
-                Direction::OldestFirst => candidate.number > interval.last,
+                Direction::NewestFirst => number < interval.first,
+                Direction::OldestFirst => number > interval.last,
             };
             if beyond {
-                return Ok(());
+                return Ok(Some(number));
             }
-            let ended = self.block(candidate.number, candidate.positions, interval, visit)?;
-            let Some(next) = step(candidate.number, direction) else { return Ok(()) };
-            if ended {
-                return Ok(());
+            if self.block(number, candidate.positions, interval, visit)? {
+                return Ok(match direction {
+                    Direction::NewestFirst => interval.first.checked_sub(1),
+                    Direction::OldestFirst => interval.last.checked_add(1),
+                });
             }
+            let Some(next) = step(number, direction) else { return Ok(None) };
             bound = next;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Visits what matches in one block; says whether the interval ends in or before it.

@@ -14,13 +14,15 @@ use migrations::Migration;
 ///
 /// History:
 /// - 1.0: first layout.
+/// - 2.0: digests of ledgers and ranges, the settings under which ledgers were indexed, and from which
+///   ledger on transactions are kept.
 ///
 /// A new minor version is reached by a migration in place (one file each in `migrations`), which
 /// must leave the same bytes as a store built anew. A new major version is refused: it needs a new
 /// directory.
-pub const FORMAT: FormatVersion = FormatVersion { major: 1, minor: 0 };
+pub const FORMAT: FormatVersion = FormatVersion { major: 2, minor: 0 };
 
-const FORMAT_ROW: &[u8] = b"format";
+pub(super) const FORMAT_ROW: &[u8] = b"format";
 
 /// Version of the layout on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,14 +58,27 @@ pub(super) fn bring_up_to_date(database: &Database) -> Result<(), StoreError> {
     let Some(row) = database.get(Family::Meta, FORMAT_ROW)? else {
         return record(database, FORMAT);
     };
-    let found = FormatVersion::decode(&row)
-        .ok_or(StoreError::Corrupt { family: Family::Meta.name(), key: String::from("format") })?;
+    let found = FormatVersion::decode(&row).ok_or_else(damaged)?;
     for migration in path(found, FORMAT, migrations::ALL)? {
         tracing::info!(from = %migration.from, to = %migration.to, "upgrading the store");
         (migration.run)(database)?;
         record(database, migration.to)?;
     }
     Ok(())
+}
+
+/// Says whether a database that is only read has the layout of this build.
+pub(super) fn check(database: &Database) -> Result<(), StoreError> {
+    let row = database.get(Family::Meta, FORMAT_ROW)?;
+    let found = row.and_then(|row| FormatVersion::decode(&row));
+    match found.ok_or_else(damaged)? {
+        FORMAT => Ok(()),
+        found => Err(StoreError::Format { found, supported: FORMAT }),
+    }
+}
+
+fn damaged() -> StoreError {
+    StoreError::Corrupt { family: Family::Meta.name(), key: String::from("format") }
 }
 
 fn record(database: &Database, version: FormatVersion) -> Result<(), StoreError> {

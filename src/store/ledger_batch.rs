@@ -2,7 +2,7 @@
 
 use super::StoreError;
 use super::columns::{
-    BlockKey, ContractBlockKey, ContractTransactionKey, Family, HashKey, Key, LedgerKey, RunKey,
+    BlockKey, ContractBlockKey, ContractTransactionKey, Family, HashKey, LedgerKey, RunKey,
     TopicBlockKey, TransactionKey,
 };
 use super::coverage::CoverageChange;
@@ -41,6 +41,8 @@ fn row(ledger: &PreparedLedger, first_event: EventId) -> LedgerRow {
         protocol: ledger.protocol,
         first_event,
         counts: ledger.counts,
+        indexed_as: ledger.indexed_as,
+        digest: ledger.digest,
     }
 }
 
@@ -49,7 +51,7 @@ fn put_coverage(batch: &mut Batch<'_>, change: &CoverageChange) -> Result<(), St
         batch.delete(Family::Ranges, &LedgerKey(merged))?;
     }
     let range = change.range;
-    batch.put(Family::Ranges, &LedgerKey(range.first), LedgerKey(range.last).encode())?;
+    batch.put(Family::Ranges, &LedgerKey(range.ledgers.first), range.encode())?;
     let (number, run) = change.run;
     batch.put(Family::Runs, &RunKey(number), run.encode())
 }

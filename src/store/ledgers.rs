@@ -1,6 +1,8 @@
 //! What is kept of every ledger for good: its place in the hash chain and its counts.
 
 use super::bytes::{Malformed, Reader, put_varint};
+use super::digest::Digest;
+use super::indexed_as::IndexedAs;
 use crate::domain::{EventId, LedgerHash};
 
 /// Value of `ledgers`.
@@ -18,6 +20,10 @@ pub struct LedgerRow {
     pub first_event: EventId,
     /// What it held and what was stored of it.
     pub counts: LedgerCounts,
+    /// Under which settings that was.
+    pub indexed_as: IndexedAs,
+    /// Digest of what was stored, which stays when the events are pruned.
+    pub digest: Digest,
 }
 
 /// Counts of one ledger.
@@ -62,7 +68,7 @@ impl LedgerCounts {
 
 impl LedgerRow {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(96);
+        let mut out = Vec::with_capacity(128);
         out.extend_from_slice(self.hash.as_bytes());
         out.extend_from_slice(self.previous_hash.as_bytes());
         put_varint(&mut out, self.close_time);
@@ -71,6 +77,8 @@ impl LedgerRow {
         for count in self.counts.clone().all() {
             put_varint(&mut out, u64::from(*count));
         }
+        out.push(self.indexed_as.encode());
+        out.extend_from_slice(&self.digest.to_bytes());
         out
     }
 
@@ -85,8 +93,19 @@ impl LedgerRow {
         for count in counts.all() {
             *count = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
         }
+        let indexed_as = IndexedAs::decode(reader.u8()?)?;
+        let digest = Digest::from(*reader.array()?);
         reader.end()?;
-        Ok(Self { hash, previous_hash, close_time, protocol, first_event, counts })
+        Ok(Self {
+            hash,
+            previous_hash,
+            close_time,
+            protocol,
+            first_event,
+            counts,
+            indexed_as,
+            digest,
+        })
     }
 }
 
@@ -111,6 +130,8 @@ mod tests {
                 classic_events: 4,
                 fee_events: 5,
             },
+            indexed_as: IndexedAs { fee_events: true, ..IndexedAs::default() },
+            digest: Digest::from([3; 32]),
         };
         assert_eq!(LedgerRow::decode(&row.encode()), Ok(row.clone()));
         assert_eq!(LedgerRow::decode(&row.encode()[..70]), Err(Malformed));

@@ -1,23 +1,31 @@
 //! RocksDB, and the only place that knows it. One atomic, synced batch per ledger; readers ask
 //! the questions of [`query`] and never see families or keys.
 
+mod acknowledged;
+mod audit;
 mod block;
 mod block_cache;
 mod bytes;
 mod columns;
+mod completeness;
 mod compression;
 mod coverage;
 mod database;
+mod digest;
 mod error;
 mod events;
 mod format;
+mod indexed_as;
+mod intervals;
 mod ledger_batch;
 mod ledgers;
+mod log_files;
 mod lookup;
 mod positions;
 mod prepare;
 mod query;
 mod retention;
+mod runs;
 mod streams;
 mod transaction_record;
 mod transactions;
@@ -28,8 +36,12 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, RwLock};
 
+pub use audit::{Audit, AuditProgress, AuditedRange, Problem, audit};
+pub use completeness::CoveredLedgers;
+pub use digest::Digest;
 pub use error::StoreError;
 pub use format::{FORMAT, FormatVersion};
+pub use indexed_as::IndexedAs;
 pub use ledgers::{LedgerCounts, LedgerRow};
 pub use prepare::{IndexOptions, PreparedLedger};
 pub use query::{
@@ -40,9 +52,11 @@ pub use retention::{Pruned, Retention};
 
 use crate::domain::{EventId, LedgerRange, LedgerSeq, Network};
 use crate::verify::{Link, verify_link, verify_repeat};
+use acknowledged::Acknowledged;
 use columns::{Family, Key, LedgerKey, RunKey};
-use coverage::{Coverage, Run};
+use coverage::{Coverage, CoveredRange};
 use database::{Database, corrupt};
+use runs::{Run, Runs};
 
 const RAW_DIRECTORY: &str = "raw";
 const LOCK_FILE: &str = "orrery.lock";
@@ -57,6 +71,7 @@ pub struct Store {
     coverage: RwLock<Coverage>,
     writer: Mutex<Writer>,
     totals: RwLock<Totals>,
+    acknowledged: Acknowledged,
     /// Held, not read: the operating system lets it go when the process ends, however it ends.
     _lock: File,
 }
@@ -77,6 +92,8 @@ pub struct Totals {
     pub transactions: u64,
     /// Events of ledgers below this one have been pruned.
     pub events_from: LedgerSeq,
+    /// Transactions of ledgers below this one have been pruned.
+    pub transactions_from: LedgerSeq,
     /// Close time of the newest ledger, UNIX seconds; 0 before the first.
     latest_close_time: u64,
 }
@@ -106,7 +123,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::InUse`] when another process has it open, [`StoreError::OtherNetwork`] when it
-    /// holds another network, [`StoreError::Format`] when another version wrote it.
+    /// holds another network, [`StoreError::Format`] when another version wrote it,
+    /// [`StoreError::Damaged`] or [`StoreError::Lost`] when what was acknowledged is not all there.
     pub fn open(directory: &Path, network: Option<&Network>) -> Result<Self, StoreError> {
         let io = |source| StoreError::Io { path: directory.to_owned(), source };
         if network.is_none() && !directory.join(RAW_DIRECTORY).exists() {
@@ -114,11 +132,25 @@ impl Store {
         }
         fs::create_dir_all(directory).map_err(io)?;
         let lock = lock(directory)?;
-        let database = Database::open(&directory.join(RAW_DIRECTORY))?;
+        Self::open_locked(directory, network, lock).map_err(|error| error.while_reading(directory))
+    }
+
+    fn open_locked(
+        directory: &Path,
+        network: Option<&Network>,
+        lock: File,
+    ) -> Result<Self, StoreError> {
+        let raw = directory.join(RAW_DIRECTORY);
+        let acknowledged = Acknowledged::open(directory)?;
+        log_files::make_ready(&raw, acknowledged.promise())?;
+        let database = Database::open(&raw)?;
+        acknowledged.check(directory, database.sequence())?;
         format::bring_up_to_date(&database)?;
         let network = settle_network(&database, directory, network)?;
         let coverage = load_coverage(&database)?;
         let totals = Totals::load(&database)?;
+        // What RocksDB found in its log it has moved into tables, which are on disk.
+        acknowledged.is_now(database.sequence(), last_ingested(&coverage));
         Ok(Self {
             database,
             network,
@@ -126,6 +158,7 @@ impl Store {
             coverage: RwLock::new(coverage),
             writer: Mutex::default(),
             totals: RwLock::new(totals),
+            acknowledged,
             _lock: lock,
         })
     }
@@ -161,7 +194,7 @@ impl Store {
         let (change, first_event, newest) = {
             let coverage = self.coverage.read();
             let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
-            let change = coverage.change(ledger.sequence, ledger.counts.events());
+            let change = coverage.change(ledger.sequence, ledger.sums());
             (change, coverage.next_event(), newest)
         };
         let totals = self.totals.read().with(&ledger, newest);
@@ -172,6 +205,7 @@ impl Store {
                 // The log must never run ahead of what was written without it.
                 self.flush_unlogged(&mut writer)?;
                 self.database.write_synced(batch)?;
+                self.acknowledged.is_now(self.database.sequence(), link.sequence);
             }
             Durability::Deferred => {
                 self.database.write_unlogged(batch)?;
@@ -195,6 +229,8 @@ impl Store {
         if writer.unlogged {
             self.database.flush()?;
             writer.unlogged = false;
+            let last = last_ingested(&self.coverage.read());
+            self.acknowledged.is_now(self.database.sequence(), last);
         }
         Ok(())
     }
@@ -251,7 +287,7 @@ impl Store {
         let coverage = self.coverage.read();
         let totals = *self.totals.read();
         StoreStatus {
-            ranges: coverage.ranges(),
+            ranges: coverage.ranges().map(|range| range.ledgers).collect(),
             latest_close_time: (totals.latest_close_time > 0).then_some(totals.latest_close_time),
             last_event_id: EventId(coverage.next_event().0.saturating_sub(1)),
             totals,
@@ -260,11 +296,7 @@ impl Store {
 
     /// The covered range that holds a ledger.
     pub fn range_of(&self, sequence: LedgerSeq) -> Option<LedgerRange> {
-        self.coverage.read().range_of(sequence)
-    }
-
-    fn runs_within(&self, range: LedgerRange) -> Vec<Run> {
-        self.coverage.read().runs_within(range)
+        self.coverage.read().range_of(sequence).map(|range| range.ledgers)
     }
 
     /// Bytes on disk, by family.
@@ -307,12 +339,19 @@ impl Totals {
         }
     }
 
+    /// Whether the close time is that of the newest ledger.
+    fn is_of_latest(&self, latest: &LedgerRow) -> bool {
+        self.latest_close_time == latest.close_time
+    }
+
     fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(28);
+        let mut out = Vec::with_capacity(32);
         for value in [self.events, self.transactions, self.latest_close_time] {
             out.extend_from_slice(&value.to_be_bytes());
         }
-        out.extend_from_slice(&self.events_from.0.to_be_bytes());
+        for ledger in [self.events_from, self.transactions_from] {
+            out.extend_from_slice(&ledger.0.to_be_bytes());
+        }
         out
     }
 
@@ -323,6 +362,7 @@ impl Totals {
             transactions: reader.u64()?,
             latest_close_time: reader.u64()?,
             events_from: LedgerSeq(reader.u32()?),
+            transactions_from: LedgerSeq(reader.u32()?),
         };
         reader.end()?;
         Ok(totals)
@@ -336,6 +376,11 @@ impl Totals {
     }
 }
 
+/// The ledger that was stored last; 0 when there is none.
+fn last_ingested(coverage: &Coverage) -> LedgerSeq {
+    coverage.runs().last().map(|run| run.ledgers.last).unwrap_or_default()
+}
+
 fn lock(directory: &Path) -> Result<File, StoreError> {
     let path = directory.join(LOCK_FILE);
     let io = |source| StoreError::Io { path: path.clone(), source };
@@ -347,20 +392,19 @@ fn lock(directory: &Path) -> Result<File, StoreError> {
     }
 }
 
+fn stored_network(database: &Database) -> Result<Option<Network>, StoreError> {
+    let Some(bytes) = database.get(Family::Meta, PASSPHRASE_ROW)? else { return Ok(None) };
+    let passphrase = std::str::from_utf8(&bytes)
+        .map_err(|_| corrupt(Family::Meta, PASSPHRASE_ROW)(bytes::Malformed))?;
+    Ok(Some(Network::from_passphrase(passphrase)))
+}
+
 fn settle_network(
     database: &Database,
     directory: &Path,
     wanted: Option<&Network>,
 ) -> Result<Network, StoreError> {
-    let stored = match database.get(Family::Meta, PASSPHRASE_ROW)? {
-        Some(bytes) => {
-            let passphrase = std::str::from_utf8(&bytes)
-                .map_err(|_| corrupt(Family::Meta, PASSPHRASE_ROW)(bytes::Malformed))?;
-            Some(Network::from_passphrase(passphrase))
-        }
-        None => None,
-    };
-    match (stored, wanted) {
+    match (stored_network(database)?, wanted) {
         (Some(stored), Some(wanted)) if stored != *wanted => Err(StoreError::OtherNetwork {
             directory: directory.to_owned(),
             stored: Box::new(stored),
@@ -378,17 +422,14 @@ fn settle_network(
 }
 
 fn load_coverage(database: &Database) -> Result<Coverage, StoreError> {
-    let mut ranges = BTreeMap::new();
+    let mut ranges = Vec::new();
     database.scan(Family::Ranges, |key, value| {
-        let first = LedgerKey::decode(key);
-        let (first, last) = first
-            .zip(LedgerKey::decode(value))
-            .ok_or(bytes::Malformed)
-            .map_err(corrupt(Family::Ranges, key))?;
-        ranges.insert(first.0, last.0);
+        let first = LedgerKey::decode(key).ok_or(bytes::Malformed);
+        let range = first.and_then(|first| CoveredRange::decode(first.0, value));
+        ranges.push(range.map_err(corrupt(Family::Ranges, key))?);
         Ok(())
     })?;
-    let mut runs = Vec::new();
+    let mut runs = Runs::default();
     database.scan(Family::Runs, |key, value| {
         let number = RunKey::decode(key).filter(|key| key.0 as usize == runs.len());
         number.ok_or(bytes::Malformed).map_err(corrupt(Family::Runs, key))?;

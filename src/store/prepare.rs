@@ -12,12 +12,16 @@ use super::StoreError;
 use super::block;
 use super::columns::{ContractTag, HashTag, TopicTag};
 use super::compression::{self, Content};
+use super::coverage::Sums;
+use super::digest::{Digest, LedgerHasher};
+use super::indexed_as::{IndexedAs, Settings};
 use super::ledgers::LedgerCounts;
 use super::lookup::HashRole;
 use super::positions::{EVENTS_PER_BLOCK, Positions};
+use super::query::EventRecord;
 use super::transaction_record;
 use crate::decode::{EventView, LedgerView, Placement, TransactionView};
-use crate::domain::{ContractId, LedgerHash, LedgerSeq, TxHash};
+use crate::domain::{ContractId, EventId, LedgerHash, LedgerSeq, TxHash};
 use crate::verify::Link;
 
 /// How raw ledgers are compressed. Ledgers repeat long strings (accounts, assets, contracts) at long
@@ -45,7 +49,11 @@ pub struct IndexOptions {
 }
 
 impl IndexOptions {
-    fn wants_event(&self, transaction: &TransactionView<'_>, event: &EventView<'_>) -> bool {
+    pub(super) fn wants_event(
+        &self,
+        transaction: &TransactionView<'_>,
+        event: &EventView<'_>,
+    ) -> bool {
         let kind = match event.placement {
             Placement::Operation { .. } => transaction.smart_contract || self.classic_events,
             _ => self.fee_events,
@@ -76,6 +84,8 @@ pub struct PreparedLedger {
     pub(super) close_time: u64,
     pub(super) protocol: u32,
     pub(super) counts: LedgerCounts,
+    pub(super) indexed_as: IndexedAs,
+    pub(super) digest: Digest,
     pub(super) raw: Option<Vec<u8>>,
     pub(super) blocks: Vec<PreparedBlock>,
     pub(super) contracts: Vec<IndexRow<ContractTag>>,
@@ -163,6 +173,8 @@ impl PreparedLedger {
             close_time: header.close_time,
             protocol: header.protocol,
             counts,
+            indexed_as: IndexedAs::from(options),
+            digest: digest(ledger, &wanted),
             raw,
             blocks: wanted
                 .chunks(EVENTS_PER_BLOCK)
@@ -173,6 +185,12 @@ impl PreparedLedger {
             transactions,
             hashes,
         })
+    }
+
+    /// What is kept of it for good, as a summand of its range.
+    pub(super) fn sums(&self) -> Sums {
+        let settings = Settings::from(self.indexed_as);
+        Sums { events: self.counts.events(), digest: self.digest, settings }
     }
 
     /// About how many bytes its rows take.
@@ -286,6 +304,38 @@ fn count(ledger: &LedgerView<'_>, wanted: &[&EventView<'_>]) -> LedgerCounts {
     counts
 }
 
+fn digest(ledger: &LedgerView<'_>, events: &[&EventView<'_>]) -> Digest {
+    let header = &ledger.header;
+    let mut hasher = LedgerHasher::new(header.sequence, &header.hash, events.len() as u64);
+    events.iter().for_each(|event| hasher.event(&as_record(ledger, event)));
+    hasher.finish()
+}
+
+/// An event as the store gives it back, but for its row id.
+pub(super) fn as_record<'a>(
+    ledger: &'a LedgerView<'a>,
+    event: &'a EventView<'a>,
+) -> EventRecord<'a> {
+    let transaction = &ledger.transactions[event.transaction];
+    let (op_index, event_index) = match event.placement {
+        Placement::Operation { operation, event_index } => (Some(operation), Some(event_index)),
+        _ => (None, None),
+    };
+    EventRecord {
+        id: EventId(0),
+        ledger: ledger.header.sequence,
+        closed_at: ledger.header.close_time,
+        tx: transaction.hash.as_bytes(),
+        application_order: transaction.application_order,
+        op_index,
+        event_index,
+        contract: event.contract,
+        event_type: event.event_type,
+        topics: ledger.topics(event),
+        data: event.data,
+    }
+}
+
 fn prepare_block(
     ledger: &LedgerView<'_>,
     events: &[&EventView<'_>],
@@ -311,7 +361,7 @@ fn index(
 }
 
 /// The rows of an index, in the order of their keys, of the events in which each tag occurs.
-fn index_rows<T: Ord + Copy>(mut occurrences: Vec<(T, usize)>) -> Vec<IndexRow<T>> {
+pub(super) fn index_rows<T: Ord + Copy>(mut occurrences: Vec<(T, usize)>) -> Vec<IndexRow<T>> {
     occurrences.sort_unstable();
     let mut rows: Vec<IndexRow<T>> = Vec::with_capacity(occurrences.len());
     for (tag, number) in occurrences {

@@ -9,6 +9,7 @@ use super::columns::{
 };
 use super::compression::{self, Content};
 use super::database::{Batch, Snapshot, corrupt};
+use super::intervals::Intervals;
 use super::lookup::{HashEntry, HashRole};
 use super::query::TransactionPosition;
 use super::{Store, StoreError, TOTALS_ROW, transaction_record};
@@ -68,8 +69,8 @@ impl Store {
         let events_from = floor(retention.events);
         let mut blocks = Vec::new();
         pruned.events = self.prune_events(&snapshot, &mut batch, events_from, &mut blocks)?;
-        pruned.transactions =
-            prune_transactions(&snapshot, &mut batch, floor(retention.transactions))?;
+        let transactions_from = floor(retention.transactions);
+        pruned.transactions = prune_transactions(&snapshot, &mut batch, transactions_from)?;
         if pruned.events == 0 && pruned.transactions == 0 {
             return Ok(pruned);
         }
@@ -81,6 +82,7 @@ impl Store {
         totals.events = totals.events.saturating_sub(pruned.events);
         totals.transactions = totals.transactions.saturating_sub(pruned.transactions);
         totals.events_from = totals.events_from.max(events_from);
+        totals.transactions_from = totals.transactions_from.max(transactions_from);
         batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
         self.database.write_logged(batch)?;
         self.database.forget_event_blocks(&blocks);
@@ -120,24 +122,31 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let Some(last) = keep_from.previous() else { return Ok(0) };
         let mut rows = snapshot.rows(Family::Events)?;
+        let intervals = Intervals::of_ledgers(self, LedgerRange::new(0, last));
+        let mut interval = intervals.first()?;
         let mut events = 0;
-        for run in self.runs_within(LedgerRange::new(0, last)) {
-            rows.seek(BlockKey(run.first_event).encode());
-            while removed.len() < RECORDS_PER_BATCH {
-                let Some((key, bytes)) = rows.item() else { break };
+        while let Some(ids) = interval {
+            rows.seek(BlockKey(EventId(ids.first)).encode());
+            let mut beyond = None;
+            while let Some((key, bytes)) = rows.item() {
                 let damaged = |e| corrupt(Family::Events, key)(e);
                 let id = BlockKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
-                let bytes = compression::decompress(Content::Events, bytes)?;
-                let block = Block::open(id, &bytes).map_err(damaged)?;
-                if id >= run.end_event || block.ledger() >= keep_from {
+                if removed.len() == RECORDS_PER_BATCH {
+                    return Ok(events);
+                }
+                if id.0 > ids.last {
+                    beyond = Some(id.0);
                     break;
                 }
+                let bytes = compression::decompress(Content::Events, bytes)?;
+                let block = Block::open(id, &bytes).map_err(damaged)?;
                 remove_block(snapshot, batch, BlockKey(id), &block)?;
                 events += block.len() as u64;
                 removed.push(id);
                 rows.next();
             }
             rows.status()?;
+            interval = beyond.map_or(Ok(None), |id| intervals.at_or_after(id))?;
         }
         Ok(events)
     }

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use orrery::decode::{MuxedAccountView, Placement, full};
 use orrery::domain::{ContractId, Direction, EventId, LedgerSeq, Network, Page, TxHash};
 use orrery::store::{
-    EventQuery, EventRecord, LedgerCounts, LedgerRow, Store, StoreStatus, TopicFilter,
+    EventQuery, EventRecord, IndexedAs, LedgerCounts, LedgerRow, Store, StoreStatus, TopicFilter,
     TransactionPosition, TransactionQuery, TransactionRecord,
 };
 
@@ -17,7 +17,7 @@ const PAGE: usize = 1000;
 const LOOKUPS: usize = 8;
 
 /// All of a store. Long values are kept as digests.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     ledgers: BTreeMap<LedgerSeq, LedgerRow>,
     raw: BTreeMap<LedgerSeq, u64>,
@@ -315,6 +315,8 @@ fn row(ledger: &full::Ledger, first_event: EventId) -> LedgerRow {
             classic_events: of_events(&|operation, by_contract| operation && !by_contract),
             fee_events: of_events(&|operation, _| !operation),
         },
+        indexed_as: IndexedAs { classic_events: true, fee_events: true, listed_contracts: false },
+        digest: super::digest::of(ledger, |_| true),
     }
 }
 

@@ -31,6 +31,11 @@ pub struct Material {
 impl Material {
     /// Made ledgers in framed files, plain and compressed.
     pub fn made(ledgers: u32) -> Self {
+        Self::made_in_files(ledgers, LEDGERS_PER_FILE)
+    }
+
+    /// The same, with so many ledgers in each file.
+    pub fn made_in_files(ledgers: u32, per_file: u32) -> Self {
         let network = Network::from_name_or_passphrase("local");
         let config = SandboxConfig {
             network: network.clone(),
@@ -42,9 +47,9 @@ impl Material {
         let mut sandbox = Sandbox::new(config).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let (mut files, mut ends, mut whole) = (Vec::new(), Vec::new(), Contents::default());
-        for number in 0..ledgers.div_ceil(LEDGERS_PER_FILE) {
+        for number in 0..ledgers.div_ceil(per_file) {
             let mut framed = Vec::new();
-            for _ in 0..LEDGERS_PER_FILE.min(ledgers - number * LEDGERS_PER_FILE) {
+            for _ in 0..per_file.min(ledgers - number * per_file) {
                 let xdr = sandbox.next_ledger().unwrap();
                 whole.add(&xdr, &network);
                 // A record mark (RFC 5531): the last fragment, and its length.

@@ -155,6 +155,7 @@ fn every_table_row_of_the_router_is_documented() {
     let sources = [
         include_str!("../../src/api/events.rs"),
         include_str!("../../src/api/transactions.rs"),
+        include_str!("../../src/api/completeness.rs"),
         include_str!("../../src/api/health.rs"),
         include_str!("../../src/api/description.rs"),
     ];

@@ -9,6 +9,8 @@ mod common {
     #[allow(dead_code)]
     pub mod contents;
     pub mod data;
+    #[allow(dead_code)]
+    pub mod digest;
     pub mod following;
     pub mod lake_server;
     #[allow(dead_code)]

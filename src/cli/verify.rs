@@ -1,0 +1,183 @@
+//! `orrery verify`: reads everything that is stored back and recomputes it.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use orrery::auth;
+use orrery::domain::LedgerRange;
+use orrery::service;
+use orrery::store::{Audit, AuditProgress, AuditedRange, audit};
+
+use super::{Common, Failure, output};
+
+/// Check that everything is stored as it was written
+///
+/// Reads all of a data directory back from disk, past all caches: every record, every index in both
+/// directions, every link between ledgers. Recomputes every digest from the stored events, and decodes
+/// again what is kept of raw ledgers. Changes nothing. No service may run on the directory meanwhile:
+/// stop it, or verify a snapshot of the file system. Prints one line for each range of ledgers, whose
+/// digest is that of `orrery status`; or says what is wrong, and ends with exit code 1.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  orrery verify --data-dir d
+  orrery verify --data-dir d --from 63092982 --to 63092993")]
+pub struct Verify {
+    /// First ledger to look at
+    #[arg(long, value_name = "LEDGER")]
+    from: Option<u32>,
+    /// Last ledger to look at
+    #[arg(long, value_name = "LEDGER")]
+    to: Option<u32>,
+}
+
+/// Sentences about damage; more would not help.
+const MOST_SENTENCES: usize = 20;
+
+impl Verify {
+    pub fn run(self, common: &Common) -> Result<(), Failure> {
+        let settings = common.settings(Vec::new())?;
+        let directory = &settings.config.data_dir;
+        let (first, last) = (self.from.unwrap_or(0), self.to.unwrap_or(u32::MAX));
+        if first > last {
+            return Err(Failure::usage(format!("--from {first} is after --to {last}")));
+        }
+        let some = self.from.is_some() || self.to.is_some();
+        let wanted = some.then(|| LedgerRange::new(first, last));
+        let progress = Progress::new();
+        let audited = audit(directory, wanted, &|progress_of| progress.show(progress_of));
+        progress.finish();
+        let audit = audited?;
+        let tokens = auth::problems(&service::secrets(directory))?;
+        let sentences: Vec<String> =
+            audit.problems.iter().map(ToString::to_string).chain(tokens).collect();
+        if sentences.is_empty() {
+            return output::print(&summary(&audit));
+        }
+        for sentence in sentences.iter().take(MOST_SENTENCES) {
+            eprintln!("{sentence}");
+        }
+        Err(Failure::failed(verdict(directory, sentences.len(), audit.more_problems)))
+    }
+}
+
+fn verdict(directory: &Path, problems: usize, more: bool) -> String {
+    let count = match (problems, more) {
+        (_, true) => format!("more than {} problems were found", output::count(problems as u64)),
+        (1, _) => "1 problem was found".to_owned(),
+        _ => format!("{} problems were found", output::count(problems as u64)),
+    };
+    let shown = if problems > MOST_SENTENCES {
+        format!(", of which the first {MOST_SENTENCES} are shown")
+    } else {
+        String::new()
+    };
+    format!(
+        "{count} in {}{shown}: restore a backup of the data directory, or import the ledgers into a \
+         new one",
+        directory.display()
+    )
+}
+
+fn summary(audit: &Audit) -> String {
+    let mut text = String::new();
+    for AuditedRange { ledgers, events, digest } in &audit.ranges {
+        let (count, events) = (output::count(ledgers.len()), output::count(*events));
+        text += &format!("ledgers {ledgers} ({count}), {events} events, digest {digest}\n");
+    }
+    if audit.ranges.is_empty() {
+        text += "no ledgers\n";
+    }
+    text += &format!("{} raw ledgers were decoded again\n", output::count(audit.raw_ledgers));
+    for (count, what) in
+        [(audit.without_events, "events"), (audit.without_transactions, "transactions")]
+    {
+        if count > 0 {
+            let count = output::count(count);
+            text += &format!(
+                "the {what} of {count} ledgers, or some of them, have been removed by retention and \
+                 could not be checked\n"
+            );
+        }
+    }
+    text
+}
+
+/// A bar on a terminal, nothing elsewhere.
+struct Progress(Option<ProgressBar>);
+
+impl Progress {
+    fn new() -> Self {
+        let bar = io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(0);
+            let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left");
+            // The template is fixed; should it ever be wrong, the plain bar does.
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            bar
+        });
+        Self(bar)
+    }
+
+    fn show(&self, progress: AuditProgress) {
+        if let Some(bar) = &self.0 {
+            bar.set_length(progress.ledgers);
+            bar.set_position(progress.done);
+            bar.set_message(format!("{} ledgers", output::count(progress.done)));
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orrery::domain::Network;
+    use orrery::store::Digest;
+
+    use super::*;
+
+    #[test]
+    fn a_sound_directory_has_one_line_for_each_range() {
+        let range = |first, last| AuditedRange {
+            ledgers: LedgerRange::new(first, last),
+            events: 1234,
+            digest: Digest::default(),
+        };
+        let audit = Audit {
+            network: Network::from_name_or_passphrase("testnet"),
+            ranges: vec![range(2, 1001), range(5000, 5000)],
+            problems: Vec::new(),
+            more_problems: false,
+            raw_ledgers: 7,
+            without_events: 3,
+            without_transactions: 0,
+        };
+        let text = summary(&audit);
+        let zeros = "0".repeat(64);
+        for line in [
+            &format!("ledgers 2–1001 (1,000), 1,234 events, digest {zeros}"),
+            &format!("ledgers 5000–5000 (1), 1,234 events, digest {zeros}"),
+            "7 raw ledgers were decoded again",
+            "the events of 3 ledgers, or some of them, have been removed by retention and could not \
+             be checked",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert_eq!(text.lines().count(), 4);
+    }
+
+    #[test]
+    fn the_verdict_counts() {
+        let at = Path::new("d");
+        assert!(verdict(at, 1, false).starts_with("1 problem was found in d: restore"));
+        let many = verdict(at, 1000, true);
+        assert!(many.contains("more than 1,000 problems") && many.contains("first 20"), "{many}");
+    }
+}

@@ -1,0 +1,249 @@
+//! Ranges, runs and the rows of ledgers: whether they say the same, and whether hashes link.
+
+use super::super::bytes::Malformed;
+use super::super::columns::{Family, Key, LedgerKey, RunKey};
+use super::super::coverage::{CoveredRange, Sums};
+use super::super::database::corrupt;
+use super::super::format::FORMAT_ROW;
+use super::super::indexed_as::Settings;
+use super::super::ledgers::LedgerRow;
+use super::super::runs::Run;
+use super::super::{PASSPHRASE_ROW, StoreError, TOTALS_ROW};
+use super::problems;
+use super::{AuditedRange, Subject};
+use crate::domain::{EventId, LedgerRange, LedgerSeq};
+use crate::verify::{Link, verify_link};
+
+/// Checks all of it for the wanted ledgers, and says what of each range is there.
+pub(super) fn check(subject: &Subject<'_>) -> Result<Vec<AuditedRange>, StoreError> {
+    check_meta(subject)?;
+    check_ranges(subject);
+    let runs = check_runs(subject);
+    let mut walk = Walk {
+        subject,
+        runs: runs.iter().copied().peekable(),
+        rows: subject.database.rows_on_disk(Family::Ledgers)?,
+        before: None,
+        all_are_there: true,
+    };
+    walk.rows.seek(LedgerKey(subject.wanted.first).encode());
+    let mut audited = Vec::new();
+    for range in subject.coverage.ranges() {
+        let ledgers = LedgerRange {
+            first: range.ledgers.first.max(subject.wanted.first),
+            last: range.ledgers.last.min(subject.wanted.last),
+        };
+        if ledgers.is_empty() {
+            continue;
+        }
+        let sums = walk.range(ledgers);
+        if walk.all_are_there && ledgers == range.ledgers && sums != range.sums {
+            let place = problems::row(Family::Ranges, &LedgerKey(ledgers.first).encode());
+            let what = format!("it is not the sum of ledgers {ledgers}");
+            subject.problems.add(place, what);
+        }
+        audited.push(AuditedRange { ledgers, events: sums.events, digest: sums.digest });
+    }
+    walk.end();
+    Ok(audited)
+}
+
+fn check_meta(subject: &Subject<'_>) -> Result<(), StoreError> {
+    let mut rows = subject.database.rows_on_disk(Family::Meta)?;
+    rows.seek_to_first();
+    while let Some(name) = rows.key() {
+        if ![FORMAT_ROW, PASSPHRASE_ROW, TOTALS_ROW].contains(&name) {
+            let what = "nothing of this name is ever written".to_owned();
+            subject.problems.add(problems::row(Family::Meta, name), what);
+        }
+        rows.next();
+    }
+    Ok(rows.status()?)
+}
+
+/// Ranges must ascend without touching.
+fn check_ranges(subject: &Subject<'_>) {
+    let ranges: Vec<&CoveredRange> = subject.coverage.ranges().collect();
+    for pair in ranges.windows(2) {
+        if pair[0].ledgers.last.next().is_none_or(|next| next >= pair[1].ledgers.first) {
+            let place = problems::row(Family::Ranges, &LedgerKey(pair[1].ledgers.first).encode());
+            let what = format!("it begins before or right after the end of {}", pair[0].ledgers);
+            subject.problems.add(place, what);
+        }
+    }
+}
+
+/// Ids must go on from run to run, and no ledger be in two of them. Gives the runs in the order of
+/// their ledgers.
+fn check_runs(subject: &Subject<'_>) -> Vec<Run> {
+    let runs = subject.coverage.runs();
+    let mut next = EventId(1);
+    for (number, run) in runs.iter().enumerate() {
+        let wrong = if run.ledgers.is_empty() || run.end_event < run.first_event {
+            "its ends are the wrong way round".to_owned()
+        } else if run.first_event != next {
+            format!("its events begin at {}, and those before it end at {next}", run.first_event)
+        } else {
+            next = run.end_event;
+            continue;
+        };
+        next = run.end_event;
+        subject.problems.add(problems::row(Family::Runs, &RunKey(number as u32).encode()), wrong);
+    }
+    let mut sorted = runs.to_vec();
+    sorted.sort_unstable_by_key(|run| run.ledgers.first);
+    for pair in sorted.windows(2) {
+        if pair[1].ledgers.first <= pair[0].ledgers.last {
+            let what = format!("{} and {} share ledgers", pair[0].ledgers, pair[1].ledgers);
+            subject.problems.add(Family::Runs.name().to_owned(), what);
+        }
+    }
+    sorted
+}
+
+/// The walk over all rows of ledgers.
+struct Walk<'a, 'r> {
+    subject: &'a Subject<'a>,
+    runs: std::iter::Peekable<std::iter::Copied<std::slice::Iter<'r, Run>>>,
+    rows: rocksdb::DBRawIterator<'a>,
+    /// The ledger before, and the id after its last event.
+    before: Option<(Link, EventId)>,
+    /// Whether every ledger of the range had a row.
+    all_are_there: bool,
+}
+
+impl Walk<'_, '_> {
+    /// Checks the rows of covered ledgers, and sums them up.
+    fn range(&mut self, ledgers: LedgerRange) -> Sums {
+        let mut sums = Sums::default();
+        let mut missing: Option<LedgerRange> = None;
+        (self.before, self.all_are_there) = (None, true);
+        for sequence in (ledgers.first.0..=ledgers.last.0).map(LedgerSeq) {
+            match self.row(sequence) {
+                Ok(Some(row)) => {
+                    self.report_missing(missing.take());
+                    sums = sums.and(Sums {
+                        events: row.counts.events(),
+                        digest: row.digest,
+                        settings: Settings::from(row.indexed_as),
+                    });
+                    self.check(sequence, &row);
+                }
+                Ok(None) => {
+                    (self.before, self.all_are_there) = (None, false);
+                    missing.get_or_insert(LedgerRange::new(sequence, sequence)).last = sequence;
+                }
+                Err(error) => {
+                    (self.before, self.all_are_there) = (None, false);
+                    self.subject.add(problems::of_ledger(Family::Ledgers, sequence), &error);
+                }
+            }
+            if self.subject.problems.are_too_many() {
+                break;
+            }
+        }
+        self.report_missing(missing);
+        sums
+    }
+
+    /// What stands after the last covered ledger; and the newest ledger's time.
+    fn end(&mut self) {
+        let subject = self.subject;
+        if let Some(key) = self.rows.key()
+            && LedgerKey::decode(key).is_none_or(|key| key.0 <= subject.wanted.last)
+        {
+            self.report_uncovered(key);
+        }
+        if let Err(error) = self.rows.status() {
+            subject.add(Family::Ledgers.name().to_owned(), &error.into());
+        }
+    }
+
+    /// The row of a covered ledger; those between it and the one before should not be there.
+    fn row(&mut self, sequence: LedgerSeq) -> Result<Option<LedgerRow>, StoreError> {
+        let wanted = LedgerKey(sequence).encode();
+        loop {
+            let Some((key, value)) = self.rows.item() else {
+                let status = self.rows.status();
+                if status.is_err() {
+                    self.rows.seek(LedgerKey(LedgerSeq(sequence.0.saturating_add(1))).encode());
+                }
+                return Ok(status.map(|()| None)?);
+            };
+            if key > wanted.as_slice() {
+                return Ok(None);
+            }
+            if key == wanted.as_slice() {
+                let row = LedgerRow::decode(value).map_err(corrupt(Family::Ledgers, key));
+                self.rows.next();
+                return row.map(Some);
+            }
+            self.report_uncovered(key);
+            self.rows.next();
+        }
+    }
+
+    fn check(&mut self, sequence: LedgerSeq, row: &LedgerRow) {
+        let place = || problems::of_ledger(Family::Ledgers, sequence);
+        let link = Link { sequence, hash: row.hash, previous_hash: row.previous_hash };
+        if let Some((before, _)) = &self.before
+            && let Err(error) = verify_link(before, &link)
+        {
+            self.subject.problems.add(place(), error.to_string());
+        }
+        let end = EventId(row.first_event.0.saturating_add(row.counts.events()));
+        while self.runs.next_if(|run| run.ledgers.last < sequence).is_some() {}
+        match self.runs.peek().filter(|run| run.ledgers.contains(sequence)) {
+            None => self.subject.problems.add(place(), "it is in no run".to_owned()),
+            Some(run) => {
+                let is_first = run.ledgers.first == sequence;
+                let due = if is_first {
+                    Some(run.first_event)
+                } else {
+                    self.before.as_ref().map(|(_, end)| *end)
+                };
+                if due.is_some_and(|due| due != row.first_event) {
+                    let what = format!(
+                        "its events begin at {}, and those before it end at {}",
+                        row.first_event,
+                        due.unwrap_or_default()
+                    );
+                    self.subject.problems.add(place(), what);
+                }
+                if run.ledgers.last == sequence && run.end_event != end {
+                    let what = format!("its events end at {end}, and its run at {}", run.end_event);
+                    self.subject.problems.add(place(), what);
+                }
+            }
+        }
+        let (indexed, counts) = (&row.indexed_as, &row.counts);
+        if counts.classic_events > 0 && !indexed.classic_events
+            || counts.fee_events > 0 && !indexed.fee_events
+        {
+            let what = "it holds events that its settings leave out".to_owned();
+            self.subject.problems.add(place(), what);
+        }
+        if self.subject.coverage.latest() == Some(sequence)
+            && !self.subject.totals.is_of_latest(row)
+        {
+            let what = "it does not hold the close time of the newest ledger".to_owned();
+            self.subject.problems.add("meta 'totals'".to_owned(), what);
+        }
+        self.before = Some((link, end));
+    }
+
+    fn report_missing(&self, missing: Option<LedgerRange>) {
+        if let Some(missing) = missing {
+            let what = "they are covered, and not stored".to_owned();
+            self.subject.problems.add(format!("{} {missing}", Family::Ledgers.name()), what);
+        }
+    }
+
+    fn report_uncovered(&self, key: &[u8]) {
+        let what = match LedgerKey::decode(key).ok_or(Malformed) {
+            Ok(key) => format!("ledger {} is stored, and in no covered range", key.0),
+            Err(Malformed) => "its key is not that of a ledger".to_owned(),
+        };
+        self.subject.problems.add(problems::row(Family::Ledgers, key), what);
+    }
+}

@@ -1,0 +1,397 @@
+//! Events and transactions of one ledger after the other: whether they are those of its row and its
+//! digest. Leaves to [`expected`] which rows of indexes follow from them.
+
+use std::collections::BTreeMap;
+
+use rocksdb::DBRawIterator;
+
+use super::super::block::Block;
+use super::super::columns::{
+    BlockKey, ContractTag, ContractTransactionKey, Family, HashKey, HashTag, Key, LedgerKey,
+    TransactionKey,
+};
+use super::super::compression::{self, Content};
+use super::super::database::corrupt;
+use super::super::digest::LedgerHasher;
+use super::super::ledgers::LedgerRow;
+use super::super::lookup::{HashEntry, HashRole};
+use super::super::query::{EventRecord, TransactionPosition};
+use super::super::{StoreError, transaction_record};
+use super::expected::EventsOfTransaction;
+use super::tally::{Index, Side, Sink};
+use super::{Subject, expected, problems, raw};
+use crate::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
+
+/// What was met on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Counted {
+    pub events: u64,
+    pub transactions: u64,
+    pub raw_ledgers: u64,
+    pub without_events: u64,
+    pub without_transactions: u64,
+    /// Ledgers of which something could not be read.
+    pub unreadable: u64,
+}
+
+impl Counted {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.transactions += other.transactions;
+        self.raw_ledgers += other.raw_ledgers;
+        self.without_events += other.without_events;
+        self.without_transactions += other.without_transactions;
+        self.unreadable += other.unreadable;
+    }
+}
+
+/// Reads ledgers in the order of their ids.
+pub(super) struct Contents<'a> {
+    subject: &'a Subject<'a>,
+    ledgers: DBRawIterator<'a>,
+    raw: DBRawIterator<'a>,
+    events: DBRawIterator<'a>,
+    transactions: DBRawIterator<'a>,
+    counted: Counted,
+    with_raw: bool,
+}
+
+/// Event blocks of one ledger, decompressed, each under the id of its first event.
+pub(super) type Blocks = Vec<(EventId, Vec<u8>)>;
+/// Transactions of one ledger, decompressed, by application order.
+pub(super) type Transactions = BTreeMap<u32, Vec<u8>>;
+
+/// One ledger, as it is on disk.
+pub(super) struct StoredLedger {
+    pub sequence: LedgerSeq,
+    pub row: LedgerRow,
+    pub blocks: Blocks,
+    pub transactions: Transactions,
+    /// Whether all its events are there.
+    pub has_all_events: bool,
+    /// Whether all its transactions are there.
+    pub has_all_transactions: bool,
+}
+
+impl<'a> Contents<'a> {
+    pub(super) fn new(subject: &'a Subject<'a>) -> Result<Self, StoreError> {
+        let rows = |family| subject.database.rows_on_disk(family);
+        Ok(Self {
+            subject,
+            ledgers: rows(Family::Ledgers)?,
+            raw: rows(Family::LedgerXdr)?,
+            events: rows(Family::Events)?,
+            transactions: rows(Family::Transactions)?,
+            counted: Counted::default(),
+            with_raw: true,
+        })
+    }
+
+    /// Without decoding raw ledgers once more.
+    pub(super) fn without_raw(mut self) -> Self {
+        self.with_raw = false;
+        self
+    }
+
+    pub(super) fn counted(&self) -> Counted {
+        self.counted
+    }
+
+    /// Checks ledgers that have a row, and gives the rows of indexes that follow from them.
+    pub(super) fn check(&mut self, window: &[LedgerRange], sink: &mut impl Sink) {
+        for ledgers in window {
+            for sequence in (ledgers.first.0..=ledgers.last.0).map(LedgerSeq) {
+                match self.row(sequence) {
+                    Ok(None) => {}
+                    Ok(Some(row)) => {
+                        if let Err(error) = self.ledger(sequence, row, sink) {
+                            self.counted.unreadable += 1;
+                            self.subject.add(format!("ledger {sequence}"), &error);
+                        }
+                    }
+                    // Said when the rows were read one after the other.
+                    Err(_) => self.counted.unreadable += 1,
+                }
+                if self.subject.problems.are_too_many() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn row(&mut self, sequence: LedgerSeq) -> Result<Option<LedgerRow>, StoreError> {
+        let key = LedgerKey(sequence).encode();
+        let row = at(&mut self.ledgers, &key)?.map(LedgerRow::decode);
+        let row = row.transpose().map_err(corrupt(Family::Ledgers, key))?;
+        self.ledgers.next();
+        Ok(row)
+    }
+
+    fn ledger(
+        &mut self,
+        sequence: LedgerSeq,
+        row: LedgerRow,
+        sink: &mut impl Sink,
+    ) -> Result<(), StoreError> {
+        let (blocks, has_all_events) = self.blocks(sequence, &row)?;
+        let (transactions, has_all_transactions) = self.transactions(sequence, &row)?;
+        let ledger = StoredLedger {
+            sequence,
+            row,
+            blocks,
+            transactions,
+            has_all_events,
+            has_all_transactions,
+        };
+        let events = self.check_events(&ledger, sink)?;
+        self.check_transactions(&ledger, &events, sink)?;
+        if has_all_events && sequence >= self.subject.totals.events_from {
+            expected::hashes(&ledger, &events, sink)?;
+        }
+        let key = LedgerKey(sequence).encode();
+        if self.with_raw
+            && let Some(compressed) = at(&mut self.raw, &key)?
+        {
+            let xdr = zstd::stream::decode_all(compressed).map_err(StoreError::Compression)?;
+            self.counted.raw_ledgers += 1;
+            for wrong in raw::check(&ledger, &xdr, self.subject.network.id()) {
+                self.report(Family::LedgerXdr, sequence, wrong);
+            }
+            self.raw.next();
+        }
+        Ok(())
+    }
+
+    fn report(&self, family: Family, ledger: LedgerSeq, what: impl Into<String>) {
+        self.subject.problems.add(problems::of_ledger(family, ledger), what.into());
+    }
+
+    /// The event blocks of a ledger, and whether they are all there.
+    fn blocks(
+        &mut self,
+        sequence: LedgerSeq,
+        row: &LedgerRow,
+    ) -> Result<(Blocks, bool), StoreError> {
+        let mut blocks = Blocks::new();
+        let mut next = row.first_event;
+        let end = EventId(row.first_event.0.saturating_add(row.counts.events()));
+        let mut all = true;
+        while next < end {
+            let key = BlockKey(next).encode();
+            if self.events.key() != Some(key.as_slice()) {
+                self.events.seek(key);
+            }
+            let found = self.events.item().and_then(|(key, value)| {
+                Some((BlockKey::decode(key)?.0, value)).filter(|(id, _)| *id < end)
+            });
+            let Some((id, compressed)) = found else {
+                self.events.status()?;
+                all = false;
+                break;
+            };
+            all &= id == next;
+            let bytes = compression::decompress(Content::Events, compressed)?;
+            let damaged = corrupt(Family::Events, BlockKey(id).encode());
+            let block = Block::open(id, &bytes).map_err(damaged)?;
+            next = EventId(id.0 + block.len() as u64);
+            if block.ledger() != sequence || next > end {
+                self.report(
+                    Family::Events,
+                    sequence,
+                    format!("the block of event {id} is not its"),
+                );
+            }
+            blocks.push((id, bytes));
+            self.events.next();
+        }
+        if !all {
+            if sequence >= self.subject.totals.events_from {
+                let what =
+                    format!("some of the events {} to {} are missing", row.first_event, end.0 - 1);
+                self.report(Family::Events, sequence, what);
+            }
+            self.counted.without_events += 1;
+        }
+        Ok((blocks, all))
+    }
+
+    /// The transactions of a ledger, and whether they are all there.
+    fn transactions(
+        &mut self,
+        sequence: LedgerSeq,
+        row: &LedgerRow,
+    ) -> Result<(Transactions, bool), StoreError> {
+        let mut found = Transactions::new();
+        let of_ledger = |key: &[u8]| {
+            TransactionKey::decode(key).map(|key| key.0).filter(|at| at.ledger == sequence)
+        };
+        if self.transactions.key().and_then(of_ledger).is_none() {
+            let start = TransactionPosition { ledger: sequence, application_order: 0 };
+            self.transactions.seek(TransactionKey(start).encode());
+        }
+        while let Some((key, compressed)) = self.transactions.item()
+            && let Some(position) = of_ledger(key)
+        {
+            let bytes = compression::decompress(Content::Transaction, compressed)?;
+            found.insert(position.application_order, bytes);
+            self.transactions.next();
+        }
+        self.transactions.status()?;
+        self.counted.transactions += found.len() as u64;
+        let stored = u64::from(row.counts.stored_transactions);
+        let all = found.len() as u64 == stored;
+        if !all {
+            if sequence >= self.subject.totals.transactions_from || found.len() as u64 > stored {
+                let what = format!("{} are there, and {stored} were stored", found.len());
+                self.report(Family::Transactions, sequence, what);
+            }
+            self.counted.without_transactions += 1;
+        }
+        Ok((found, all))
+    }
+
+    /// Compares the events with the ledger's row and digest; gives them by transaction.
+    fn check_events(
+        &mut self,
+        ledger: &StoredLedger,
+        sink: &mut impl Sink,
+    ) -> Result<BTreeMap<u32, EventsOfTransaction>, StoreError> {
+        let (sequence, row) = (ledger.sequence, &ledger.row);
+        let mut of_transactions = BTreeMap::<u32, EventsOfTransaction>::new();
+        let mut hasher = LedgerHasher::new(sequence, &row.hash, row.counts.events());
+        let (mut fees, mut of_contracts, mut wrong_times) = (0, 0, 0);
+        visit(&ledger.blocks, |event| {
+            hasher.event(event);
+            self.counted.events += 1;
+            wrong_times += u64::from(event.closed_at != row.close_time);
+            let of = of_transactions.entry(event.application_order).or_default();
+            of.tx = TxHash::from(*event.tx);
+            if event.op_index.is_some() {
+                of.first.get_or_insert(event.id);
+                of.operations += 1;
+                of_contracts +=
+                    u32::from(ledger.transactions.contains_key(&event.application_order));
+            } else {
+                of.fees.push(event.id);
+                fees += 1;
+            }
+        })?;
+        for (id, bytes) in &ledger.blocks {
+            expected::of_block(*id, bytes, sink)?;
+        }
+        if wrong_times > 0 {
+            let what = format!("{wrong_times} events have another close time than the ledger");
+            self.report(Family::Events, sequence, what);
+        }
+        if !ledger.has_all_events {
+            return Ok(of_transactions);
+        }
+        if hasher.finish() != row.digest {
+            let what = "the events are not those of the ledger's digest";
+            self.report(Family::Events, sequence, what);
+        }
+        let counts = &row.counts;
+        if fees != counts.fee_events
+            || ledger.has_all_transactions && of_contracts != counts.contract_events
+        {
+            let what = "the events of each kind are not as many as the ledger's row says";
+            self.report(Family::Events, sequence, what);
+        }
+        Ok(of_transactions)
+    }
+
+    fn check_transactions(
+        &self,
+        ledger: &StoredLedger,
+        events: &BTreeMap<u32, EventsOfTransaction>,
+        sink: &mut impl Sink,
+    ) -> Result<(), StoreError> {
+        let mut contracts = Vec::new();
+        for (&application_order, bytes) in &ledger.transactions {
+            let position = TransactionPosition { ledger: ledger.sequence, application_order };
+            let key = TransactionKey(position).encode();
+            let record = transaction_record::decode(position, bytes, &mut contracts)
+                .map_err(corrupt(Family::Transactions, key))?;
+            let place = || problems::row(Family::Transactions, &key);
+            if record.closed_at != ledger.row.close_time {
+                let what = "its close time is not the ledger's".to_owned();
+                self.subject.problems.add(place(), what);
+            }
+            let of = events.get(&application_order);
+            if of.is_some_and(|of| of.tx.as_bytes() != record.tx) {
+                let what = "its events have another hash".to_owned();
+                self.subject.problems.add(place(), what);
+            }
+            let count = of.map_or(0, EventsOfTransaction::count);
+            if ledger.has_all_events && u64::from(record.event_count) != count {
+                let what = format!("it counts {} events, and has {count}", record.event_count);
+                self.subject.problems.add(place(), what);
+            }
+            self.check_role(position, record.tx, record.inner_tx)?;
+            let mut tags: Vec<_> = record.contracts.iter().map(ContractTag::from).collect();
+            tags.sort_unstable();
+            tags.dedup();
+            for contract in tags {
+                let key = ContractTransactionKey { contract, position };
+                sink.row(Side::Expected, Index::ContractTransaction, &key.encode(), &[]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a stored transaction is found by its hashes, in the roles that they have. (Where its
+    /// events are is compared with all the others.)
+    fn check_role(
+        &self,
+        position: TransactionPosition,
+        tx: &[u8; 32],
+        inner: Option<&[u8; 32]>,
+    ) -> Result<(), StoreError> {
+        let inner = inner.map(|hash| TxHash::from(*hash));
+        let outer_role = inner.map_or(HashRole::Only, |inner| HashRole::Outer { inner });
+        let expected = [
+            Some((TxHash::from(*tx), outer_role)),
+            inner.map(|inner| (inner, HashRole::Inner(inner))),
+        ];
+        for (hash, role) in expected.into_iter().flatten() {
+            let key = HashKey { tag: HashTag::from(&hash), position }.encode();
+            let entry = self.subject.database.get_on_disk(Family::TxByHash, key)?;
+            let entry = entry.map(|bytes| HashEntry::decode(&bytes));
+            let entry = entry.transpose().map_err(corrupt(Family::TxByHash, key))?;
+            let what = match entry {
+                None => format!("the transaction {hash} is not found by its hash"),
+                Some(entry) if entry.role != role => {
+                    format!("it takes {hash} for another of the transaction's hashes")
+                }
+                Some(_) => continue,
+            };
+            self.subject.problems.add(problems::row(Family::TxByHash, &key), what);
+        }
+        Ok(())
+    }
+}
+
+/// The row with this key, if there is one; the iterator is moved only if it does not stand there.
+fn at<'i>(rows: &'i mut DBRawIterator<'_>, key: &[u8]) -> Result<Option<&'i [u8]>, StoreError> {
+    if rows.key() != Some(key) {
+        rows.seek(key);
+        rows.status()?;
+    }
+    Ok(rows.item().filter(|(found, _)| *found == key).map(|(_, value)| value))
+}
+
+/// Visits the events of a ledger in order.
+pub(super) fn visit(
+    blocks: &Blocks,
+    mut visit: impl FnMut(&EventRecord<'_>),
+) -> Result<(), StoreError> {
+    for (id, bytes) in blocks {
+        let damaged = |malformed| corrupt(Family::Events, BlockKey(*id).encode())(malformed);
+        let block = Block::open(*id, bytes).map_err(damaged)?;
+        let mut topics = Vec::new();
+        for position in 0..block.len() {
+            visit(&block.event(position, &mut topics).map_err(damaged)?);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! A ledger's raw form against what is stored of it: everything is decoded and chosen once more.
+
+use super::super::prepare::{IndexOptions, as_record};
+use super::super::query::EventRecord;
+use super::super::transaction_record;
+use super::contents::{StoredLedger, visit};
+use crate::decode::{EventView, LedgerView, decode};
+use crate::domain::{EventId, NetworkId};
+use crate::verify::verify_header;
+
+/// Says what of the stored ledger its raw form does not lead to, or the other way round.
+pub(super) fn check(stored: &StoredLedger, xdr: &[u8], network: &NetworkId) -> Vec<String> {
+    let ledger = match decode(xdr, network) {
+        Ok(ledger) => ledger,
+        Err(error) => return vec![error.to_string()],
+    };
+    let mut wrong = Vec::new();
+    if let Err(error) = verify_header(&ledger.header) {
+        wrong.push(error.to_string());
+    }
+    if !is_of_row(stored, &ledger) {
+        wrong.push("it is not the ledger that its row describes".to_owned());
+    }
+    if stored.has_all_events && !events_agree(stored, &ledger) {
+        wrong.push("the stored events are not those that it decodes to".to_owned());
+    }
+    if stored.has_all_transactions && !transactions_agree(stored, &ledger) {
+        wrong.push("the stored transactions are not those that it decodes to".to_owned());
+    }
+    wrong
+}
+
+fn is_of_row(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
+    let (row, header) = (&stored.row, &ledger.header);
+    let count = |wanted: &dyn Fn(usize) -> bool| {
+        (0..ledger.transactions.len()).filter(|index| wanted(*index)).count()
+    };
+    let transactions = &ledger.transactions;
+    let counts = [
+        (row.counts.transactions, transactions.len()),
+        (row.counts.failed, count(&|index| !transactions[index].successful)),
+        (row.counts.smart_contract, count(&|index| transactions[index].smart_contract)),
+    ];
+    header.sequence == stored.sequence
+        && header.hash == row.hash
+        && header.previous_hash == row.previous_hash
+        && header.close_time == row.close_time
+        && header.protocol == row.protocol
+        && counts.into_iter().all(|(stored, found)| stored as usize == found)
+}
+
+/// The settings of a ledger, but for the list of contracts, of which is only known that there was one.
+fn options(stored: &StoredLedger) -> IndexOptions {
+    let indexed = stored.row.indexed_as;
+    IndexOptions {
+        classic_events: indexed.classic_events,
+        fee_events: indexed.fee_events,
+        contracts: None,
+        raw_ledgers: true,
+    }
+}
+
+/// Whether the stored events are the wanted ones among the decoded, in their order. Where only listed
+/// contracts were wanted, others may be left out, but all events of each.
+fn events_agree(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
+    let (options, listed) = (options(stored), stored.row.indexed_as.listed_contracts);
+    let wants = |event: &&EventView<'_>| {
+        options.wants_event(&ledger.transactions[event.transaction], event)
+    };
+    let mut decoded = ledger.events.iter().filter(wants).map(|event| as_record(ledger, event));
+    let (mut present, mut absent) = (Vec::<&[u8; 32]>::new(), Vec::<&[u8; 32]>::new());
+    let mut agree = true;
+    let visited = visit(&stored.blocks, |event| {
+        let event = EventRecord { id: EventId(0), ..*event };
+        loop {
+            match decoded.next() {
+                Some(decoded) if decoded == event => {
+                    present.extend(decoded.contract.filter(|_| listed));
+                    break;
+                }
+                Some(decoded) if listed && agree => absent.extend(decoded.contract),
+                _ => {
+                    agree = false;
+                    break;
+                }
+            }
+        }
+    });
+    for decoded in decoded {
+        agree &= listed;
+        absent.extend(decoded.contract);
+    }
+    visited.is_ok() && agree && !absent.iter().any(|contract| present.contains(contract))
+}
+
+/// Whether the stored transactions are the decoded ones, or with listed contracts some of them.
+fn transactions_agree(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
+    let mut events = vec![0u32; ledger.transactions.len()];
+    let counted = visit(&stored.blocks, |event| {
+        if let Some(count) = events.get_mut(event.application_order.saturating_sub(1) as usize) {
+            *count += 1;
+        }
+    });
+    let mut left = stored.transactions.len();
+    let agree = ledger.transactions.iter().zip(events).filter(|(one, _)| one.smart_contract).all(
+        |(transaction, events)| {
+            let Some(bytes) = stored.transactions.get(&transaction.application_order) else {
+                return stored.row.indexed_as.listed_contracts;
+            };
+            left -= 1;
+            // Of a ledger whose events are pruned, the record alone knows how many there were.
+            !stored.has_all_events
+                || transaction_record::encode(transaction, stored.row.close_time, events) == *bytes
+        },
+    );
+    counted.is_ok() && agree && left == 0
+}

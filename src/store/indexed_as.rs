@@ -1,0 +1,83 @@
+//! Under which settings ledgers were indexed, in three bits: digests can be compared where these
+//! agree. Knows whether events were restricted to listed contracts, not to which.
+
+use super::bytes::Malformed;
+use super::prepare::IndexOptions;
+
+/// What of a ledger was indexed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IndexedAs {
+    /// Also the events of classic operations.
+    pub classic_events: bool,
+    /// Also the fee events.
+    pub fee_events: bool,
+    /// Only what concerns a list of contracts.
+    pub listed_contracts: bool,
+}
+
+impl From<&IndexOptions> for IndexedAs {
+    fn from(options: &IndexOptions) -> Self {
+        Self {
+            classic_events: options.classic_events,
+            fee_events: options.fee_events,
+            listed_contracts: options.contracts.is_some(),
+        }
+    }
+}
+
+impl IndexedAs {
+    const COMBINATIONS: u8 = 8;
+
+    pub(super) fn encode(self) -> u8 {
+        u8::from(self.classic_events)
+            | u8::from(self.fee_events) << 1
+            | u8::from(self.listed_contracts) << 2
+    }
+
+    pub(super) fn decode(byte: u8) -> Result<Self, Malformed> {
+        if byte >= Self::COMBINATIONS {
+            return Err(Malformed);
+        }
+        Ok(Self {
+            classic_events: byte & 1 != 0,
+            fee_events: byte & 2 != 0,
+            listed_contracts: byte & 4 != 0,
+        })
+    }
+}
+
+/// All settings that occur among some ledgers: one bit for each combination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Settings(pub u8);
+
+impl From<IndexedAs> for Settings {
+    fn from(one: IndexedAs) -> Self {
+        Self(1 << one.encode())
+    }
+}
+
+impl Settings {
+    pub(super) fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(super) fn list(self) -> Vec<IndexedAs> {
+        let codes = (0..IndexedAs::COMBINATIONS).filter(|code| self.0 & 1 << code != 0);
+        codes.filter_map(|code| IndexedAs::decode(code).ok()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_combination_survives_a_round_trip_and_a_union() {
+        let all: Vec<_> = (0..8).map(|code| IndexedAs::decode(code).unwrap()).collect();
+        assert!(all.iter().enumerate().all(|(code, one)| usize::from(one.encode()) == code));
+        assert_eq!(IndexedAs::decode(8), Err(Malformed));
+        let some = [all[5], all[0], all[5]].map(Settings::from);
+        let union = some.into_iter().fold(Settings::default(), Settings::union);
+        assert_eq!(union.list(), [all[0], all[5]]);
+    }
+}

@@ -1,0 +1,314 @@
+//! In which order ledgers were ingested: a list of runs, and how to find those of a range of ledgers
+//! without looking at the others.
+//!
+//! A backfill behind a live source leaves two runs for every live ledger. So above the list stand
+//! levels of nodes: each knows, in ascending order, the ledgers of [`FAN`] neighbours of the level
+//! below, and a walk passes over all of them at once when none is wanted. Only the last run ever
+//! grows; a node is built once all its runs are final.
+
+use super::bytes::{Malformed, Reader, put_varint};
+use crate::domain::{Direction, EventId, LedgerRange};
+
+/// Runs or nodes under one node.
+const FAN: usize = 32;
+/// Neighbouring runs joined into one span at the most: then the walk looks where it has got to.
+const MOST_JOINED: usize = 64;
+
+/// Ledgers ingested one after the other: both sequence and event id ascend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    /// First and last ledger.
+    pub ledgers: LedgerRange,
+    /// Id of the first event, or the next to be given out when there is none.
+    pub first_event: EventId,
+    /// Id after that of the last event.
+    pub end_event: EventId,
+}
+
+impl Run {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(20);
+        out.extend_from_slice(&self.ledgers.first.0.to_be_bytes());
+        out.extend_from_slice(&self.ledgers.last.0.to_be_bytes());
+        put_varint(&mut out, self.first_event.0);
+        put_varint(&mut out, self.end_event.0);
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let ledgers = LedgerRange::new(reader.u32()?, reader.u32()?);
+        let first_event = EventId(reader.varint()?);
+        let end_event = EventId(reader.varint()?);
+        reader.end()?;
+        Ok(Self { ledgers, first_event, end_event })
+    }
+
+    fn has_events(&self) -> bool {
+        self.first_event < self.end_event
+    }
+}
+
+/// Runs that follow one another, each with wanted ledgers: all ids from the first wanted ledger of
+/// `first` to the last wanted one of `last` are of wanted ledgers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    /// The run with the lowest ids.
+    pub first: Run,
+    /// The run with the highest ids.
+    pub last: Run,
+}
+
+/// All runs in the order of ingestion.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Runs {
+    list: Vec<Run>,
+    /// On level `l`, node `n` knows the ledgers of the runs from `n * FAN^(l+1)` that have events.
+    levels: Vec<Vec<Box<[LedgerRange]>>>,
+}
+
+impl Runs {
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn last(&self) -> Option<&Run> {
+        self.list.last()
+    }
+
+    pub(super) fn list(&self) -> &[Run] {
+        &self.list
+    }
+
+    /// Replaces the last run, or adds one after it.
+    pub(super) fn set(&mut self, number: usize, run: Run) {
+        match self.list.get_mut(number) {
+            Some(slot) => *slot = run,
+            None => self.push(run),
+        }
+    }
+
+    pub(super) fn push(&mut self, run: Run) {
+        // The runs before this one are final.
+        let mut below = self.list.len();
+        self.list.push(run);
+        for level in 0.. {
+            if below == 0 || !below.is_multiple_of(FAN) {
+                return;
+            }
+            let mut node: Vec<LedgerRange> = if level == 0 {
+                let runs = self.list[below - FAN..below].iter();
+                runs.filter(|run| run.has_events()).map(|run| run.ledgers).collect()
+            } else {
+                let nodes = self.levels[level - 1][below - FAN..below].iter();
+                nodes.flat_map(|node| node.iter().copied()).collect()
+            };
+            node.sort_unstable_by_key(|ledgers| ledgers.first);
+            if self.levels.len() == level {
+                self.levels.push(Vec::new());
+            }
+            self.levels[level].push(node.into());
+            below /= FAN;
+        }
+    }
+
+    /// The runs with wanted ledgers that hold `id` or come next in this direction.
+    pub(super) fn span(&self, wanted: LedgerRange, id: u64, direction: Direction) -> Option<Span> {
+        let start = match direction {
+            Direction::OldestFirst => self.list.partition_point(|run| run.end_event.0 <= id),
+            Direction::NewestFirst => {
+                self.list.partition_point(|run| run.first_event.0 <= id).checked_sub(1)?
+            }
+        };
+        let mut number = self.next(wanted, start, direction)?;
+        let mut span = Span { first: self.list[number], last: self.list[number] };
+        for _ in 1..MOST_JOINED {
+            let Some(following) =
+                step(number, 1, direction).and_then(|at| self.next(wanted, at, direction))
+            else {
+                break;
+            };
+            let run = self.list[following];
+            let (before, after) = match direction {
+                Direction::OldestFirst => (&span.last, &run),
+                Direction::NewestFirst => (&run, &span.first),
+            };
+            let joined = before.end_event == after.first_event
+                && before.ledgers.last <= wanted.last
+                && wanted.first <= after.ledgers.first;
+            if !joined {
+                break;
+            }
+            match direction {
+                Direction::OldestFirst => span.last = run,
+                Direction::NewestFirst => span.first = run,
+            }
+            number = following;
+        }
+        Some(span)
+    }
+
+    /// The first run from `at` on in walking order that has events and wanted ledgers.
+    fn next(&self, wanted: LedgerRange, mut at: usize, direction: Direction) -> Option<usize> {
+        while at < self.list.len() {
+            match self.without(wanted, at, direction) {
+                0 => return Some(at),
+                count => at = step(at, count, direction)?,
+            }
+        }
+        None
+    }
+
+    /// How many runs from `at` on in walking order surely have nothing wanted.
+    fn without(&self, wanted: LedgerRange, at: usize, direction: Direction) -> usize {
+        let run = &self.list[at];
+        if run.has_events() && overlaps(&run.ledgers, wanted) {
+            return 0;
+        }
+        let (mut count, mut size) = (1, FAN);
+        for level in &self.levels {
+            let edge = match direction {
+                Direction::OldestFirst => at,
+                Direction::NewestFirst => at + 1,
+            };
+            let node = if edge.is_multiple_of(size) { level.get(at / size) } else { None };
+            if node.is_none_or(|node| any_overlaps(node, wanted)) {
+                break;
+            }
+            (count, size) = (size, size * FAN);
+        }
+        count
+    }
+}
+
+fn step(at: usize, count: usize, direction: Direction) -> Option<usize> {
+    match direction {
+        Direction::OldestFirst => Some(at + count),
+        Direction::NewestFirst => at.checked_sub(count),
+    }
+}
+
+fn overlaps(ledgers: &LedgerRange, wanted: LedgerRange) -> bool {
+    ledgers.first <= wanted.last && wanted.first <= ledgers.last
+}
+
+/// Whether any of ascending, disjoint ranges overlaps.
+fn any_overlaps(node: &[LedgerRange], wanted: LedgerRange) -> bool {
+    let at = node.partition_point(|ledgers| ledgers.last < wanted.first);
+    node.get(at).is_some_and(|ledgers| overlaps(ledgers, wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use rand::seq::SliceRandom;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    const DIRECTIONS: [Direction; 2] = [Direction::NewestFirst, Direction::OldestFirst];
+
+    /// Runs over all ledgers of `order`, each run with a random number of events.
+    fn runs(rng: &mut ChaCha8Rng, order: &[u32]) -> Runs {
+        let mut runs = Runs::default();
+        let mut next = 1;
+        for &ledger in order {
+            let end = next + rng.random_range(0..3u64);
+            let ledgers = LedgerRange::new(ledger * 10, ledger * 10 + rng.random_range(0..10));
+            runs.push(Run { ledgers, first_event: EventId(next), end_event: EventId(end) });
+            next = end;
+        }
+        runs
+    }
+
+    /// Walks all spans, and gives the wanted runs that have events.
+    fn walked(runs: &Runs, wanted: LedgerRange, direction: Direction) -> Vec<Run> {
+        let mut found = Vec::new();
+        let mut id = if direction == Direction::OldestFirst { 0 } else { u64::MAX };
+        while let Some(span) = runs.span(wanted, id, direction) {
+            let of_span = |run: &&Run| {
+                span.first.first_event <= run.first_event && run.end_event <= span.last.end_event
+            };
+            let mut some: Vec<Run> =
+                runs.list.iter().filter(|run| run.has_events()).filter(of_span).copied().collect();
+            assert!(some.len() <= MOST_JOINED && !some.is_empty());
+            match direction {
+                Direction::OldestFirst => id = span.last.end_event.0,
+                Direction::NewestFirst => {
+                    some.reverse();
+                    id = span.first.first_event.0 - 1;
+                }
+            }
+            found.extend(some);
+        }
+        found
+    }
+
+    #[test]
+    fn walks_find_what_a_plain_scan_finds() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        for count in [0, 1, 31, 32, 33, 64, 65, 1024, 1025, 2500] {
+            let mut order: Vec<u32> = (0..count).collect();
+            if rng.random_bool(0.7) {
+                order.shuffle(&mut rng);
+            }
+            let mut runs = runs(&mut rng, &order);
+            if let Some(last) = runs.last().copied() {
+                // Only the last grows.
+                let end_event = EventId(last.end_event.0 + 2);
+                runs.set(runs.len() - 1, Run { end_event, ..last });
+            }
+            for _ in 0..30 {
+                let first = rng.random_range(0..10 * count + 10);
+                let wanted = LedgerRange::new(first, first + rng.random_range(0..10 * count + 1));
+                let mut expected: Vec<Run> = runs
+                    .list
+                    .iter()
+                    .filter(|run| run.has_events() && overlaps(&run.ledgers, wanted))
+                    .copied()
+                    .collect();
+                assert_eq!(walked(&runs, wanted, Direction::OldestFirst), expected);
+                expected.reverse();
+                assert_eq!(walked(&runs, wanted, Direction::NewestFirst), expected);
+            }
+        }
+    }
+
+    /// What a backfill behind a live source leaves: to find one run among many takes a few looks.
+    #[test]
+    fn finding_a_run_does_not_look_at_all_runs() {
+        const LEDGERS: u32 = 200_000;
+        let mut runs = Runs::default();
+        for number in 0..LEDGERS {
+            for ledger in [1_000_000 + number, number] {
+                let first_event = runs.last().map_or(EventId(1), |run| run.end_event);
+                let ledgers = LedgerRange::new(ledger, ledger);
+                runs.push(Run { ledgers, first_event, end_event: EventId(first_event.0 + 1) });
+            }
+        }
+        let mut looks = 0;
+        for direction in DIRECTIONS {
+            for ledger in [0, 77_777, LEDGERS - 1, 500_000, 1_000_000, 1_199_999] {
+                let wanted = LedgerRange::new(ledger, ledger);
+                let mut at = if direction == Direction::OldestFirst { 0 } else { runs.len() - 1 };
+                while at < runs.len() {
+                    looks += 1;
+                    let count = runs.without(wanted, at, direction);
+                    let Some(next) = step(at, count, direction).filter(|_| count > 0) else {
+                        break;
+                    };
+                    at = next;
+                }
+            }
+        }
+        println!("{} looks at {} runs for 12 ledgers", looks, runs.len());
+        assert!(looks < 12 * 4 * FAN, "{looks} looks");
+        // And the first page of a wide range needs no more than its first runs.
+        let start = Instant::now();
+        let wide = LedgerRange::new(1, LEDGERS);
+        assert!(runs.span(wide, u64::MAX, Direction::NewestFirst).is_some());
+        assert!(start.elapsed() < Duration::from_millis(100), "it is built as it is needed");
+    }
+}

@@ -1,0 +1,270 @@
+//! One flipped bit or byte anywhere in a data directory: `orrery verify` tells it, or it changes
+//! nothing that is stored.
+//!
+//! Small: 60 flips; full: 1,000.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use orrery::auth::{self, Revocation, Tokens};
+use orrery::domain::Network;
+use orrery::store::{Audit, CoveredLedgers, Store, StoreError, audit};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
+
+use crate::common::contents::Contents;
+use crate::common::material::Material;
+use crate::common::process::{Moment, copy, run};
+use crate::common::size;
+use crate::{ALONE, import, millis, serve};
+
+/// Flips for each that the program itself is asked about.
+const ASK_PROGRAM_EVERY: u64 = 10;
+
+/// A data directory that no process has open, and all that it holds.
+struct Specimen {
+    _parent: TempDir,
+    directory: PathBuf,
+    network: Network,
+    contents: Contents,
+    covered: Vec<CoveredLedgers>,
+    token: String,
+}
+
+impl Specimen {
+    /// Of a directory with ledgers and one token, beside which there is room.
+    fn new(parent: TempDir, directory: PathBuf, network: &Network, token: String) -> Self {
+        let sound = audit(&directory, None, &|_| {}).unwrap();
+        assert_eq!(sound.problems, [], "it is sound before anything is flipped");
+        // Opening moves what is in the log into tables, so it is done to a copy.
+        let opened = parent.path().join("opened");
+        copy(&directory, &opened);
+        let store = Store::open(&opened, Some(network)).unwrap();
+        let (contents, covered) = (Contents::of(&store), store.completeness().unwrap());
+        let ranges: Vec<_> = covered.iter().map(|range| (range.ledgers, range.digest)).collect();
+        let audited: Vec<_> =
+            sound.ranges.iter().map(|range| (range.ledgers, range.digest)).collect();
+        assert_eq!(audited, ranges);
+        drop(store);
+        fs::remove_dir_all(opened).unwrap();
+        let network = network.clone();
+        Self { _parent: parent, directory, network, contents, covered, token }
+    }
+
+    /// Everything in tables, as a finished import leaves it.
+    fn imported(material: &Material) -> Self {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("imported");
+        let ended = import(&directory, material, material.files.len()).end();
+        assert!(ended.status.success(), "{}", ended.errors);
+        let token = token(&directory);
+        Self::new(parent, directory, &material.network, token)
+    }
+
+    /// Some of it in tables, the rest in the log of a service that was killed.
+    fn killed(material: &Material) -> Self {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("killed");
+        let ended = import(&directory, material, material.files.len() / 2).end();
+        assert!(ended.status.success(), "{}", ended.errors);
+        let mut service = serve(&directory, &material.network, &[]);
+        service.time_to_health();
+        let token = token(&directory);
+        let ended = import(&directory, material, material.files.len()).end();
+        assert!(ended.status.success(), "{}", ended.errors);
+        service.kill_at(Moment::Up(millis(0))).expect("the service does not end by itself");
+        let in_log =
+            |path: &PathBuf| kind(path) == "log" && fs::metadata(path).unwrap().len() > 50_000;
+        assert!(files(&directory).iter().any(in_log), "something is in the log");
+        Self::new(parent, directory, &material.network, token)
+    }
+
+    /// Whether a copy that is opened as a service opens it holds what it should.
+    fn is_unharmed(&self, directory: &Path) -> bool {
+        let unharmed = || {
+            let store = Store::open(directory, Some(&self.network)).ok()?;
+            let contents = Contents::of(&store);
+            let same = contents == self.contents && store.completeness().ok()? == self.covered;
+            let tokens = Tokens::open(&directory.join("secrets"), &self.network).ok()?;
+            let revoked = tokens.verify(&self.token).is_ok()
+                && tokens.list().ok()?.len() == 1
+                && tokens.revoke("somebody-elses").ok()? == Revocation::AlreadyRevoked;
+            Some(same && revoked)
+        };
+        catch_unwind(AssertUnwindSafe(unharmed)).ok().flatten().unwrap_or(false)
+    }
+}
+
+/// A token of a directory whose list of tokens also revokes another.
+fn token(directory: &Path) -> String {
+    let issued = run(directory, ["token", "issue", "--sub", "someone"]);
+    assert!(issued.status.success(), "{}", issued.errors);
+    let revoked = run(directory, ["token", "revoke", "somebody-elses"]);
+    assert!(revoked.status.success(), "{}", revoked.errors);
+    issued.output.trim().to_owned()
+}
+
+/// All files with content, in a fixed order.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                directories.push(entry.path());
+            } else if kind.is_file() && entry.metadata().unwrap().len() > 0 {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What a file is for.
+fn kind(path: &Path) -> &'static str {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    match name {
+        "CURRENT" => "CURRENT",
+        "IDENTITY" => "IDENTITY",
+        "acknowledged" => "acknowledged",
+        "token-signing-key" | "tokens.jsonl" => "secret",
+        _ if name.ends_with(".sst") => "table",
+        _ if name.ends_with(".log") => "log",
+        _ if name.starts_with("MANIFEST-") => "MANIFEST",
+        _ if name.starts_with("OPTIONS-") => "OPTIONS",
+        _ if name.starts_with("LOG") => "LOG",
+        _ => panic!("what is {name}?"),
+    }
+}
+
+/// One changed byte.
+#[derive(Debug)]
+struct Flip {
+    file: PathBuf,
+    at: u64,
+    mask: u8,
+}
+
+impl Flip {
+    /// In any byte of all files, in any file of any size, or in a file of any kind.
+    fn random(rng: &mut ChaCha8Rng, directory: &Path) -> Self {
+        let mut files = files(directory);
+        let size = |file: &PathBuf| fs::metadata(file).unwrap().len();
+        let file = match rng.random_range(0..3) {
+            0 => files.choose_weighted(rng, size).unwrap(),
+            1 => files.choose(rng).unwrap(),
+            _ => {
+                let kinds: BTreeSet<_> = files.iter().map(|file| kind(file)).collect();
+                let kinds: Vec<_> = kinds.into_iter().collect();
+                let chosen = *kinds.choose(rng).unwrap();
+                files.retain(|file| kind(file) == chosen);
+                files.choose(rng).unwrap()
+            }
+        };
+        let mask = if rng.random_bool(0.5) {
+            1 << rng.random_range(0..8)
+        } else {
+            rng.random_range(1..=255)
+        };
+        Self { file: file.clone(), at: rng.random_range(0..size(file)), mask }
+    }
+
+    fn apply(&self, from: &Path, to: &Path) {
+        let file = to.join(self.file.strip_prefix(from).unwrap());
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[self.at as usize] ^= self.mask;
+        // The copy may be a link to the original.
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, bytes).unwrap();
+    }
+}
+
+/// What told of a flip.
+fn layer(audited: &Result<Audit, StoreError>, secrets: &[String]) -> Option<&'static str> {
+    match audited {
+        Err(StoreError::Damaged { .. } | StoreError::Incomplete(_)) => {
+            Some("the walk through log files")
+        }
+        Err(StoreError::Lost { .. }) => Some("the note of what was acknowledged"),
+        Err(StoreError::Unreadable { .. }) => Some("RocksDB at opening"),
+        Err(error) => panic!("{error}"),
+        Ok(audit) => match audit.problems.first() {
+            Some(first) if first.place == "acknowledged" => Some("the checksum of the note"),
+            Some(_) if audit.problems.iter().any(|it| it.what.contains("checksum")) => {
+                Some("the checksum of a table's block")
+            }
+            Some(first) if first.what.contains("the database failed") => Some("RocksDB at reading"),
+            Some(_) => Some("the audit of contents"),
+            None if !secrets.is_empty() => Some("the checksum of a secret"),
+            None => None,
+        },
+    }
+}
+
+/// What the program says must be what the library found.
+fn ask_program(directory: &Path, is_told: bool) {
+    let ended = run(directory, ["verify"]);
+    assert_eq!(ended.status.code(), Some(i32::from(is_told)), "{}{}", ended.output, ended.errors);
+    assert_eq!(ended.output.is_empty(), is_told, "{}", ended.output);
+    if is_told {
+        let last = ended.errors.lines().last().unwrap();
+        assert!(last.starts_with("orrery: "), "{}", ended.errors);
+    }
+}
+
+#[test]
+fn a_flipped_byte_is_told_or_changes_nothing() {
+    let _alone = ALONE.lock();
+    let mut rng = ChaCha8Rng::seed_from_u64(17);
+    let made = Material::made_in_files(size::choose(150, 400) as u32, 25);
+    let mut specimens = vec![Specimen::killed(&made)];
+    specimens.extend(Material::public().as_ref().map(Specimen::imported));
+    let mut found = BTreeMap::<(&str, &str), u64>::new();
+    let mut opened_anyway = 0;
+    for number in 0..size::choose(60, 1000) {
+        let specimen = &specimens[number as usize % specimens.len()];
+        let flip = Flip::random(&mut rng, &specimen.directory);
+        let parent = tempfile::tempdir().unwrap();
+        let flipped = parent.path().join("flipped");
+        copy(&specimen.directory, &flipped);
+        flip.apply(&specimen.directory, &flipped);
+        let audited = audit(&flipped, None, &|_| {});
+        let secrets = auth::problems(&flipped.join("secrets")).unwrap();
+        let layer = layer(&audited, &secrets);
+        if number % ASK_PROGRAM_EVERY == 0 {
+            ask_program(&flipped, layer.is_some());
+        }
+        match layer {
+            Some(layer) => {
+                // What keeps the audit from opening it must keep a service from going on with less.
+                if audited.is_err() && Store::open(&flipped, Some(&specimen.network)).is_ok() {
+                    assert!(specimen.is_unharmed(&flipped), "{flip:?}: it opened with less");
+                    opened_anyway += 1;
+                }
+                *found.entry((kind(&flip.file), layer)).or_default() += 1;
+            }
+            None => {
+                assert!(specimen.is_unharmed(&flipped), "{flip:?} was not told");
+                *found
+                    .entry((kind(&flip.file), "harmless: everything is as before"))
+                    .or_default() += 1;
+            }
+        }
+    }
+    for ((kind, layer), count) in &found {
+        println!("{count:5} × {kind:12} {layer}");
+    }
+    println!(
+        "{opened_anyway} of those that verify refuses to open are opened by a service, unharmed"
+    );
+    for kind in ["table", "log", "MANIFEST"] {
+        assert!(found.keys().any(|(found, _)| *found == kind), "no {kind} was hit");
+    }
+}

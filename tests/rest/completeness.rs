@@ -1,0 +1,279 @@
+//! `/rest/completeness`: what it says of stored ledgers, and that the order in which they came
+//! changes neither the digests nor, but for their ids, the answers.
+
+use std::collections::BTreeSet;
+
+use orrery::decode::{Placement, decode, full};
+use orrery::domain::Network;
+use orrery::source::sandbox::{Sandbox, SandboxConfig};
+use orrery::store::{Digest, Durability, IndexOptions, IndexedAs, PreparedLedger};
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+
+use crate::common::http::Connection;
+use crate::common::server::{Server, TempStore};
+use crate::common::{digest, pubnet, size};
+
+const CONTRACT_EVENTS_ONLY: &str =
+    r#"{"classic_events":false,"fee_events":false,"contracts":"all"}"#;
+
+fn settings() -> Value {
+    serde_json::from_str(CONTRACT_EVENTS_ONLY).unwrap()
+}
+
+fn everything() -> IndexOptions {
+    IndexOptions { classic_events: true, fee_events: true, contracts: None, raw_ledgers: true }
+}
+
+fn commit(store: &TempStore, xdr: &[u8], options: &IndexOptions) {
+    let view = decode(xdr, store.store.network().id()).unwrap();
+    let prepared = PreparedLedger::new(&view, options).unwrap();
+    store.store.commit(prepared, Durability::Deferred).unwrap();
+}
+
+#[test]
+fn an_empty_store_covers_nothing() {
+    let store = TempStore::new(&Network::from_name_or_passphrase("testnet"));
+    let answer = Server::start(&store).get_public("/rest/completeness");
+    assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+    let expected = json!({
+        "network": "testnet",
+        "network_passphrase": "Test SDF Network ; September 2015",
+        "complete": false,
+        "settings": settings(),
+        "ranges": [],
+        "gaps": [],
+    });
+    assert_eq!((answer.status, answer.json()), (200, expected));
+}
+
+/// Ranges, gaps and digests of real ledgers, computed from an independent decoding.
+#[test]
+fn ranges_and_gaps_are_told_with_their_hashes_and_digests() {
+    let Some(ledgers) = pubnet::ledgers() else { return };
+    let store = TempStore::new(&pubnet::network());
+    let decoded: Vec<full::Ledger> =
+        ledgers.iter().map(|xdr| full::decode(xdr, pubnet::network().id()).unwrap()).collect();
+    let wanted = |ledger: &full::Ledger, event: &full::Event| {
+        let by_contract = ledger.transactions[event.transaction].smart_contract;
+        by_contract && matches!(event.placement, Placement::Operation { .. })
+    };
+    let range = |ledgers: &[full::Ledger], indexed_as: Value| {
+        let (first, last) = (&ledgers[0], &ledgers[ledgers.len() - 1]);
+        let digest: Digest =
+            ledgers.iter().map(|ledger| digest::of(ledger, |event| wanted(ledger, event))).sum();
+        let events = ledgers
+            .iter()
+            .flat_map(|ledger| ledger.events.iter().filter(move |event| wanted(ledger, event)));
+        json!({
+            "first_ledger": first.sequence.0,
+            "last_ledger": last.sequence.0,
+            "first_hash": first.hash.to_string(),
+            "last_hash": last.hash.to_string(),
+            "previous_hash": first.previous_hash.to_string(),
+            "events": events.count(),
+            "digest": digest.to_string(),
+            "indexed_as": indexed_as,
+        })
+    };
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.indexed_as = IndexedAs { fee_events: true, ..IndexedAs::default() };
+    });
+    let asked = || server.get_public("/rest/completeness/").json();
+    for at in [0, 1, 2, 5, 6, 11] {
+        commit(&store, &ledgers[at], &IndexOptions::default());
+    }
+    let answer = asked();
+    let ranges = [0..3, 5..7, 11..12].map(|part| range(&decoded[part], json!([settings()])));
+    assert_eq!(answer["ranges"], json!(ranges));
+    let gap = |first: u32, last: u32| json!({"first_ledger": pubnet::FIRST + first, "last_ledger": pubnet::FIRST + last});
+    assert_eq!(answer["gaps"], json!([gap(3, 4), gap(7, 10)]));
+    assert_eq!(answer["complete"], false);
+    assert_eq!(answer["settings"]["fee_events"], true);
+
+    for xdr in &ledgers {
+        commit(&store, xdr, &IndexOptions::default());
+    }
+    let answer = asked();
+    assert_eq!(answer["ranges"], json!([range(&decoded, json!([settings()]))]));
+    assert_eq!((&answer["complete"], &answer["gaps"]), (&json!(true), &json!([])));
+}
+
+#[test]
+fn a_change_of_settings_is_told() {
+    let Some(ledgers) = pubnet::ledgers() else { return };
+    let store = TempStore::new(&pubnet::network());
+    commit(&store, &ledgers[0], &IndexOptions::default());
+    commit(&store, &ledgers[1], &everything());
+    let answer = Server::start(&store).get_public("/rest/completeness").json();
+    let all = json!({"classic_events": true, "fee_events": true, "contracts": "all"});
+    assert_eq!(answer["ranges"][0]["indexed_as"], json!([settings(), all]));
+}
+
+/// Ledgers, and the order in which they come.
+type Order = Vec<usize>;
+
+/// Chunks in any order; or the newest ledgers one by one, as they close, and between two of them some
+/// of the older ones, from either end.
+fn orders(rng: &mut ChaCha8Rng, count: usize) -> Vec<(&'static str, Order)> {
+    let mut chunks: Vec<Order> = Vec::new();
+    let mut at = 0;
+    while at < count {
+        let end = (at + rng.random_range(1..=count.div_ceil(8))).min(count);
+        chunks.push((at..end).collect());
+        at = end;
+    }
+    chunks.shuffle(rng);
+    let mut orders = vec![("chunks", chunks.concat())];
+    for newest_first in [false, true] {
+        let live = count / 2;
+        let mut backfill: Order = (0..live).collect();
+        if !newest_first {
+            backfill.reverse();
+        }
+        let mut order = Vec::new();
+        for ledger in live..count {
+            order.push(ledger);
+            for _ in 0..rng.random_range(0..4) {
+                order.extend(backfill.pop());
+            }
+        }
+        order.extend(backfill.into_iter().rev());
+        orders.push((if newest_first { "back from the newest" } else { "forth to it" }, order));
+    }
+    orders
+}
+
+/// Everything that is answered of a store, without ids and in the order of the chain.
+struct Answers {
+    completeness: Value,
+    events: Vec<Value>,
+    /// Routes whose answers have no ids, or whose order is that of the chain.
+    others: Vec<Value>,
+}
+
+fn walk(connection: &mut Connection, token: &str, path: &str) -> Vec<Value> {
+    let authorization = format!("Bearer {token}");
+    let mut ask = |cursor: &str| {
+        let target = format!("{path}&order=asc&limit=1000{cursor}");
+        let answer = connection.request("GET", &target, &[("authorization", &authorization)]);
+        assert_eq!(answer.status, 200, "{target}");
+        answer.json().as_array().unwrap().clone()
+    };
+    let mut rows = ask("");
+    while let Some(last) = rows.last() {
+        let page = ask(&format!("&cursor={}", last["id"]));
+        if page.is_empty() {
+            break;
+        }
+        rows.extend(page);
+    }
+    rows
+}
+
+fn without_id(mut event: Value) -> Value {
+    event.as_object_mut().unwrap().remove("id");
+    event
+}
+
+fn answers(store: &TempStore, contracts: &[String], ledgers: &[u32]) -> Answers {
+    let server = Server::start(store);
+    let mut connection = server.connect();
+    let mut events = walk(&mut connection, &server.token, "/rest/events/by-ledger?from=0");
+    let ids: Vec<u64> = events.iter().map(|event| event["id"].as_u64().unwrap()).collect();
+    assert!(ids.iter().copied().eq(1..=ids.len() as u64), "ids are dense");
+    // Within a ledger ids follow the chain, so a stable sort gives the chain's order.
+    events.sort_by_key(|event| event["ledger"].as_u64());
+    let mut others = Vec::new();
+    for contract in contracts {
+        let mut of_contract =
+            walk(&mut connection, &server.token, &format!("/rest/events/by-contract/{contract}?"));
+        of_contract.sort_by_key(|event| event["ledger"].as_u64());
+        others.extend(of_contract.into_iter().map(without_id));
+        others.push(server.get(&format!("/rest/txs/by-contract/{contract}?limit=50")).json());
+    }
+    let (first, last) = (ledgers[0], ledgers[ledgers.len() - 1]);
+    let cuts = [(first, last), (first + 3, last - 2), (last - 4, last), (first, first + 4)];
+    for (from, to) in cuts {
+        let range = format!("from={from}&to={to}");
+        others.push(server.get(&format!("/rest/txs/by-ledger?{range}&limit=1000")).json());
+        let mut cut =
+            walk(&mut connection, &server.token, &format!("/rest/events/by-ledger?{range}"));
+        cut.sort_by_key(|event| event["ledger"].as_u64());
+        others.extend(cut.into_iter().map(without_id));
+    }
+    for ledger in ledgers.iter().step_by(3) {
+        // One ledger: the first page is the same, whichever way it is read.
+        for order in ["asc", "desc"] {
+            let path =
+                format!("/rest/events/by-ledger?from={ledger}&to={ledger}&order={order}&limit=7");
+            let page = server.get(&path).json().as_array().unwrap().clone();
+            others.extend(page.into_iter().map(without_id));
+        }
+    }
+    for event in events.iter().step_by(events.len() / 20 + 1) {
+        let tx = event["tx"].as_str().unwrap();
+        let of_tx = server.get(&format!("/rest/events/by-tx/{tx}")).json();
+        others.extend(of_tx.as_array().unwrap().iter().cloned().map(without_id));
+        others.push(server.get(&format!("/rest/txs/by-hash/{tx}")).json());
+    }
+    let completeness = server.get_public("/rest/completeness").json();
+    Answers { completeness, events: events.into_iter().map(without_id).collect(), others }
+}
+
+fn sandbox(ledgers: u32) -> (Network, Vec<Vec<u8>>) {
+    let network = Network::from_name_or_passphrase("local");
+    let config = SandboxConfig {
+        network: network.clone(),
+        seed: 11,
+        start_time: 1_750_000_000,
+        close_interval: 5,
+        transactions_per_ledger: 0..=12,
+    };
+    let mut sandbox = Sandbox::new(config).unwrap();
+    (network, (0..ledgers).map(|_| sandbox.next_ledger().unwrap()).collect())
+}
+
+/// Small: 60 made ledgers and 12 real ones in 4 orders each; full: 400 made ones, in 13.
+#[test]
+fn the_order_of_ingestion_changes_nothing_but_ids() {
+    let mut rng = ChaCha8Rng::seed_from_u64(21);
+    let real = pubnet::ledgers().map(|ledgers| (pubnet::network(), ledgers));
+    for (network, ledgers) in
+        [Some(sandbox(size::choose(60, 400) as u32)), real].into_iter().flatten()
+    {
+        let fill = |order: &[usize]| {
+            let store = TempStore::new(&network);
+            order.iter().for_each(|at| commit(&store, &ledgers[*at], &everything()));
+            store.store.flush().unwrap();
+            store
+        };
+        let (mut sequences, mut contracts) = (Vec::new(), BTreeSet::new());
+        for xdr in &ledgers {
+            let ledger = full::decode(xdr, network.id()).unwrap();
+            sequences.push(ledger.sequence.0);
+            let touched = ledger.transactions.iter().flat_map(|one| &one.contracts);
+            contracts.extend(touched.map(ToString::to_string));
+        }
+        let step = contracts.len() / 4 + 1;
+        let contracts: Vec<String> = contracts.into_iter().step_by(step).collect();
+        let straight: Order = (0..ledgers.len()).collect();
+        let expected = answers(&fill(&straight), &contracts, &sequences);
+        assert!(expected.events.len() > 100 && !contracts.is_empty());
+        assert_eq!(expected.completeness["complete"], true);
+        for _ in 0..size::choose(1, 4) {
+            for (name, order) in orders(&mut rng, ledgers.len()) {
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                assert_eq!(sorted, straight, "{name}");
+                let store = fill(&order);
+                let found = answers(&store, &contracts, &sequences);
+                assert_eq!(found.completeness, expected.completeness, "{name}");
+                assert!(found.events == expected.events, "{name}: events differ");
+                assert!(found.others == expected.others, "{name}: other answers differ");
+            }
+        }
+    }
+}
