@@ -165,8 +165,10 @@ impl Pipeline {
         self.warn_of_new_protocol(&view.header);
         self.observe("verify", || verify_header(&view.header))
             .map_err(|source| PipelineError::Verify { origin: origin(), source })?;
-        self.observe("prepare", || PreparedLedger::new(&view, &self.options))
-            .map_err(|source| PipelineError::Store { origin: origin(), source })
+        self.observe("prepare", || {
+            PreparedLedger::with_compressed(&view, ledger.compressed.as_ref(), &self.options)
+        })
+        .map_err(|source| PipelineError::Store { origin: origin(), source })
     }
 
     /// Says once for each protocol that it is newer than this version.

@@ -17,6 +17,7 @@ use stellar_xdr::{LedgerCloseMeta, Limits, ReadXdr};
 
 use crate::amplify;
 use crate::baseline::sqlite::Sqlite;
+use crate::catch_up;
 use crate::many;
 use crate::measure::{REPETITIONS, alternate, time};
 use crate::recorded::Recorded;
@@ -36,7 +37,7 @@ struct Load {
     steps: Arc<Steps>,
 }
 
-/// Measures the wanted ones of P1, P2 and P3 on amplified copies of these ledgers.
+/// Measures the wanted ones of P1, P2, P3 and catch-up on amplified copies of these ledgers.
 pub fn run(
     recorded: &Recorded,
     wanted: impl Fn(&str) -> bool,
@@ -87,6 +88,10 @@ pub fn run(
             P3,
         ));
     }
+    if wanted("catch-up") {
+        let chain = (load.name, &load.network, &load.ledgers[..]);
+        catch_up::run(chain, || load.full_decodes_per_second(), directory, report)?;
+    }
     Ok(())
 }
 
@@ -129,6 +134,7 @@ impl Load {
         let ledger = |xdr: &Vec<u8>| RawLedger {
             sequence: LedgerSeq(0),
             xdr: xdr.clone(),
+            compressed: None,
             origin: origin.clone(),
         };
         self.ledgers.iter().map(ledger).collect()

@@ -7,6 +7,7 @@
 mod amplify;
 #[path = "../baseline/mod.rs"]
 mod baseline;
+mod catch_up;
 mod client;
 mod http;
 mod ingest;
@@ -87,7 +88,7 @@ fn measure(
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
     let public = recorded::public(data)?;
-    if arguments.wants_any(&["P1", "P2", "P3"]) {
+    if arguments.wants_any(&["P1", "P2", "P3", "catch-up"]) {
         ingest::run(&public, |goal| arguments.wants(goal), directory, report)?;
         let synthetic = recorded::synthetic(data)?;
         ingest::run(&synthetic, |goal| arguments.wants(goal), directory, report)?;

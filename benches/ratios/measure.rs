@@ -31,6 +31,12 @@ impl Sample {
     }
 }
 
+impl From<Vec<f64>> for Sample {
+    fn from(values: Vec<f64>) -> Self {
+        Self(values)
+    }
+}
+
 /// Both sides of a ratio.
 #[derive(Debug, Clone)]
 pub struct Sides {

@@ -1,6 +1,7 @@
 //! The words of the project: sequences, hashes, ids, networks and pages. Knows how each is parsed,
 //! shown and ordered; does no I/O.
 
+mod compressed_ledger;
 mod contract_id;
 mod event_id;
 mod hash;
@@ -9,6 +10,7 @@ mod network;
 mod page;
 mod start_point;
 
+pub use compressed_ledger::CompressedLedger;
 pub use contract_id::ContractId;
 pub use event_id::{EventId, RpcEventId};
 pub use hash::{Hash32, LedgerHash, TxHash};

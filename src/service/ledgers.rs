@@ -216,7 +216,7 @@ impl Ledgers {
         let origin = Origin { name: "control socket".into(), position: None };
         let ledgers = ledgers.into_iter().map(|xdr| {
             let sequence = records::sequence_of(&xdr).map_err(NoLedger)?;
-            Ok::<_, NoLedger>(RawLedger { sequence, xdr, origin: origin.clone() })
+            Ok::<_, NoLedger>(RawLedger { sequence, xdr, compressed: None, origin: origin.clone() })
         });
         let mut before = Stored::default();
         match self.store_all(ledgers, Durability::Synced, |ingested| before.count(ingested)) {

@@ -73,7 +73,7 @@ fn read(store: &Store, name: &Arc<str>, from: LedgerSeq) -> Result<Fetched, Sour
             break;
         };
         let origin = Origin { name: Arc::clone(name), position: None };
-        ledgers.push(RawLedger { sequence, xdr, origin });
+        ledgers.push(RawLedger { sequence, xdr, compressed: None, origin });
     }
     if ledgers.is_empty() {
         return Err(SourceError::Gone(format!("{name} does not keep the bytes of ledger {from}")));

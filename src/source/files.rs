@@ -9,12 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64};
 
 use super::lake::{LakeError, Manifest};
-use super::records::{RecordError, Records};
+use super::records::{self, Record, RecordError, Records};
 use super::{Origin, RawLedger};
 use crate::domain::Network;
 
 /// Directories inside directories are followed this deep; a link to a parent ends here.
 const DEEPEST_DIRECTORY: usize = 16;
+
+/// Longest file that is read as a whole, in bytes: many times a file with one ledger.
+const MOST_IN_MEMORY: u64 = 4 << 20;
 
 /// Why ledgers could not be read from files.
 #[derive(Debug, thiserror::Error)]
@@ -169,21 +172,29 @@ impl Iterator for LedgerFiles {
 impl OpenFile {
     fn open(path: PathBuf, bytes_read: Arc<AtomicU64>) -> Result<Self, FilesError> {
         let file = File::open(&path).map_err(read_error(&path))?;
-        let counted = Counted { file, bytes_read };
-        let records = Records::new(counted)
-            .map_err(|source| FilesError::Content { path: path.clone(), source })?;
+        let length = file.metadata().map_err(read_error(&path))?.len();
+        let mut file = Counted { file, bytes_read };
+        let records = if length <= MOST_IN_MEMORY {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).map_err(read_error(&path))?;
+            Records::of(bytes.into(), records::LONGEST_LEDGER)
+        } else {
+            Records::new(file)
+        };
+        let records =
+            records.map_err(|source| FilesError::Content { path: path.clone(), source })?;
         let name = Arc::from(path.display().to_string());
         Ok(Self { path, name, records, taken: 0 })
     }
 
     fn next_ledger(&mut self) -> Result<Option<RawLedger>, FilesError> {
         let Some(record) = self.records.next() else { return Ok(None) };
-        let (sequence, xdr) =
+        let Record { sequence, xdr, compressed } =
             record.map_err(|source| FilesError::Content { path: self.path.clone(), source })?;
         self.taken += 1;
         let position = (self.taken > 1).then_some(self.taken);
         let origin = Origin { name: Arc::clone(&self.name), position };
-        Ok(Some(RawLedger { sequence, xdr, origin }))
+        Ok(Some(RawLedger { sequence, xdr, compressed, origin }))
     }
 }
 

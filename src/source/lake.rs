@@ -19,7 +19,6 @@ mod s3;
 mod settings;
 mod source;
 
-use std::io::Cursor;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,7 +34,7 @@ pub use s3::S3;
 pub use settings::{AccessKey, LakeSettings, S3Credentials};
 pub use source::LakeSource;
 
-use super::records::Records;
+use super::records::{Record, Records};
 use super::{Origin, RawLedger};
 use crate::domain::{LedgerRange, LedgerSeq};
 use ahead::ReadAhead;
@@ -158,15 +157,15 @@ fn unpack(place: &str, bytes: Bytes, promised: LedgerRange) -> Result<Vec<RawLed
     let name: Arc<str> = Arc::from(place);
     let mut ledgers = Vec::new();
     let mut total = 0u64;
-    for record in Records::no_longer_than(LONGEST_LEDGER, Cursor::new(bytes)).map_err(content)? {
-        let (sequence, xdr) = record.map_err(content)?;
+    for record in Records::of(bytes, LONGEST_LEDGER).map_err(content)? {
+        let Record { sequence, xdr, compressed } = record.map_err(content)?;
         total += xdr.len() as u64;
         if total > MOST_UNPACKED {
             let (place, verb) = (place.to_owned(), "unpacks to");
             return Err(LakeError::TooLarge { place, verb, most: MOST_UNPACKED });
         }
         let origin = Origin { name: Arc::clone(&name), position: None };
-        ledgers.push(RawLedger { sequence, xdr, origin });
+        ledgers.push(RawLedger { sequence, xdr, compressed, origin });
     }
     let first = promised.first.max(LedgerSeq::FIRST);
     let expected = (first.0..=promised.last.0).map(LedgerSeq);

@@ -17,7 +17,7 @@ mod test_data;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::domain::LedgerSeq;
+use crate::domain::{CompressedLedger, LedgerSeq};
 
 /// One closed ledger as a source yields it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct RawLedger {
     pub sequence: LedgerSeq,
     /// The whole `LedgerCloseMeta`, XDR.
     pub xdr: Vec<u8>,
+    /// The same as the source has compressed it, where that can be kept.
+    pub compressed: Option<CompressedLedger>,
     /// Where it was read.
     pub origin: Origin,
 }

@@ -96,7 +96,7 @@ impl<M: LedgerMaker> Paced<M> {
         let sequence = sequence_of(&xdr).map_err(broken)?;
         self.latest = sequence;
         let origin = Origin { name: self.name.into(), position: None };
-        let ledger = RawLedger { sequence, xdr, origin };
+        let ledger = RawLedger { sequence, xdr, compressed: None, origin };
         if self.kept.len() == LEDGERS_KEPT {
             self.kept.pop_front();
         }

@@ -10,11 +10,12 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
 use stellar_xdr::{LedgerCloseMetaExt, LedgerHeaderHistoryEntry, Limited, Limits, ReadXdr};
 
 use crate::decode::{XdrError, ledger_length};
-use crate::domain::LedgerSeq;
+use crate::domain::{CompressedLedger, LedgerSeq};
 
 /// Longest ledger that is read, in bytes after decompression. Two hundred times what the public
 /// network has shown; it bounds memory when a damaged or hostile file claims more.
@@ -77,6 +78,19 @@ pub enum RecordError {
 pub struct Records {
     content: Content,
     form: Form,
+    /// The file itself, where all of it is in memory and compressed with zstd.
+    frames: Option<Bytes>,
+}
+
+/// One ledger of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its sequence number, read from its header.
+    pub sequence: LedgerSeq,
+    /// The whole `LedgerCloseMeta`, XDR.
+    pub xdr: Vec<u8>,
+    /// The file's own compressed form of it, when the file holds nothing else.
+    pub compressed: Option<CompressedLedger>,
 }
 
 /// Decompressed bytes, and how many of them were taken.
@@ -103,17 +117,20 @@ impl Records {
         Self::no_longer_than(LONGEST_LEDGER, file)
     }
 
-    /// The same with another limit on a ledger, in bytes after decompression.
-    pub fn no_longer_than(
-        longest: u64,
-        file: impl Read + Send + 'static,
-    ) -> Result<Self, RecordError> {
+    /// The same for a file that is in memory, with another limit on a ledger, in bytes after
+    /// decompression.
+    pub fn of(file: Bytes, longest: u64) -> Result<Self, RecordError> {
+        let frames = file.starts_with(&ZSTD).then(|| file.clone());
+        Ok(Self { frames, ..Self::no_longer_than(longest, Cursor::new(file))? })
+    }
+
+    fn no_longer_than(longest: u64, file: impl Read + Send + 'static) -> Result<Self, RecordError> {
         let unread = |source| RecordError::Read { offset: 0, source };
         let mut file = BufReader::with_capacity(128 << 10, file);
         let mut bytes: Box<dyn Read + Send> = match file.fill_buf().map_err(unread)? {
             [] => return Err(RecordError::Empty),
             [0x1f, 0x8b, ..] => Box::new(BufReader::new(MultiGzDecoder::new(file))),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            start if start.starts_with(&ZSTD) => {
                 let decoder = zstd::Decoder::with_buffer(file).map_err(unread)?;
                 Box::new(BufReader::new(decoder))
             }
@@ -125,19 +142,20 @@ impl Records {
         let bytes = Box::new(first.chain(bytes));
         let mut content = Content { bytes, ahead: Vec::new(), offset: 0, longest };
         let form = recognise(&head, &mut content)?;
-        Ok(Self { content, form })
+        Ok(Self { content, form, frames: None })
     }
 
-    fn next_record(&mut self) -> Result<Option<(LedgerSeq, Vec<u8>)>, RecordError> {
+    fn next_record(&mut self) -> Result<Option<Record>, RecordError> {
         let offset = self.content.offset;
-        let (record, expected) = match &mut self.form {
+        let mut sole = false;
+        let (xdr, expected) = match &mut self.form {
             Form::Done => return Ok(None),
             Form::Framed => match self.content.framed_record()? {
                 None => return Ok(None),
                 Some(record) => (record, None),
             },
             Form::Single => {
-                self.form = Form::Done;
+                (self.form, sole) = (Form::Done, true);
                 (self.content.rest(offset)?, None)
             }
             Form::Batch { remaining: 0, .. } => {
@@ -150,8 +168,8 @@ impl Records {
                 *next = next.saturating_add(1);
                 *remaining -= 1;
                 // The usual batch of one needs no walk to find where its ledger ends.
-                let only = *remaining == 0 && offset == BATCH_HEADER;
-                let record = if only {
+                sole = *remaining == 0 && offset == BATCH_HEADER;
+                let record = if sole {
                     self.form = Form::Done;
                     self.content.rest(offset)?
                 } else {
@@ -165,19 +183,23 @@ impl Records {
             },
         };
         let sequence =
-            sequence_of(&record).map_err(|reason| RecordError::Damaged { offset, reason })?;
+            sequence_of(&xdr).map_err(|reason| RecordError::Damaged { offset, reason })?;
         if let Some(expected) = expected.filter(|expected| *expected != sequence) {
             let reason = format!("the batch announces ledger {expected} and holds {sequence}");
             return Err(RecordError::Damaged { offset, reason });
         }
-        Ok(Some((sequence, record)))
+        let compressed = self.frames.take().filter(|_| sole).and_then(|frames| {
+            let offset = u8::try_from(offset).ok()?;
+            Some(CompressedLedger { frames, offset })
+        });
+        Ok(Some(Record { sequence, xdr, compressed }))
     }
 }
 
 impl Iterator for Records {
-    type Item = Result<(LedgerSeq, Vec<u8>), RecordError>;
+    type Item = Result<Record, RecordError>;
 
-    /// The next ledger with its sequence number. Ends after the first error.
+    /// The next ledger. Ends after the first error.
     fn next(&mut self) -> Option<Self::Item> {
         let item = self.next_record().transpose();
         if matches!(item, Some(Err(_)) | None) {
@@ -186,6 +208,9 @@ impl Iterator for Records {
         item
     }
 }
+
+/// How a zstd frame begins (RFC 8878, section 3.1.1).
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Bytes before the first ledger of a batch: first and last sequence, number of ledgers.
 const BATCH_HEADER: u64 = 12;

@@ -28,7 +28,7 @@ pub(super) enum Family {
     EventsByContract,
     /// [`TopicBlockKey`] → [`super::positions::Positions`].
     EventsByTopic,
-    /// [`TransactionKey`] → packed smart-contract transaction, see [`super::transaction_record`].
+    /// [`TransactionKey`] → packed smart-contract transactions, see [`super::transaction_block`].
     Transactions,
     /// [`HashKey`] → [`super::lookup::HashEntry`].
     TxByHash,

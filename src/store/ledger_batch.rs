@@ -91,7 +91,7 @@ fn put_transactions(
     let at = |application_order| TransactionPosition { ledger: ledger.sequence, application_order };
     for transaction in &ledger.transactions {
         let position = at(transaction.application_order);
-        batch.put(Family::Transactions, &TransactionKey(position), &transaction.bytes)?;
+        batch.put(Family::Transactions, &TransactionKey(position), &transaction.row)?;
         for &contract in &transaction.contracts {
             let key = ContractTransactionKey { contract, position };
             batch.put(Family::TxByContract, &key, b"")?;

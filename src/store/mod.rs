@@ -24,9 +24,11 @@ mod lookup;
 mod positions;
 mod prepare;
 mod query;
+mod raw_form;
 mod retention;
 mod runs;
 mod streams;
+mod transaction_block;
 mod transaction_record;
 mod transactions;
 
@@ -278,8 +280,8 @@ impl Store {
     /// What the database or zstd says.
     pub fn raw_ledger(&self, sequence: LedgerSeq) -> Result<Option<Vec<u8>>, StoreError> {
         let key = LedgerKey(sequence).encode();
-        let Some(compressed) = self.database.get(Family::LedgerXdr, key)? else { return Ok(None) };
-        zstd::stream::decode_all(&compressed[..]).map(Some).map_err(StoreError::Compression)
+        let row = self.database.get(Family::LedgerXdr, key)?;
+        row.map(|row| raw_form::unpack(&row)).transpose()
     }
 
     /// What the store holds.

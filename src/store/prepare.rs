@@ -1,12 +1,7 @@
 //! A decoded ledger to what will be written of it, all but the row ids. Pure, so that any number of
 //! ledgers can be prepared at once.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io;
-
-use zstd::bulk::Compressor;
-use zstd::zstd_safe::{CParameter, Strategy, compress_bound};
 
 use super::StoreError;
 use super::block;
@@ -19,21 +14,11 @@ use super::ledgers::LedgerCounts;
 use super::lookup::HashRole;
 use super::positions::{EVENTS_PER_BLOCK, Positions};
 use super::query::EventRecord;
-use super::transaction_record;
+use super::raw_form;
+use super::transaction_block::Packer;
 use crate::decode::{EventView, LedgerView, Placement, TransactionView};
-use crate::domain::{ContractId, EventId, LedgerHash, LedgerSeq, TxHash};
+use crate::domain::{CompressedLedger, ContractId, EventId, LedgerHash, LedgerSeq, TxHash};
 use crate::verify::Link;
-
-/// How raw ledgers are compressed. Ledgers repeat long strings (accounts, assets, contracts) at long
-/// distances: against level 1, a larger table of them and a longer step where none is found take
-/// half the time for 3 % more bytes; level 3 takes three times as long for 10 % less.
-const RAW_LEDGER_PARAMETERS: [CParameter; 5] = [
-    CParameter::Strategy(Strategy::ZSTD_fast),
-    CParameter::WindowLog(20),
-    CParameter::HashLog(16),
-    CParameter::MinMatch(7),
-    CParameter::TargetLength(3),
-];
 
 /// What of a ledger is indexed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -114,7 +99,7 @@ pub(super) struct IndexRow<T> {
 #[derive(Debug)]
 pub(super) struct PreparedTransaction {
     pub application_order: u32,
-    pub bytes: Vec<u8>,
+    pub row: Vec<u8>,
     pub contracts: Vec<ContractTag>,
 }
 
@@ -135,6 +120,18 @@ impl PreparedLedger {
     /// # Errors
     /// [`StoreError::Compression`] when zstd refuses.
     pub fn new(ledger: &LedgerView<'_>, options: &IndexOptions) -> Result<Self, StoreError> {
+        Self::with_compressed(ledger, None, options)
+    }
+
+    /// The same with what the ledger's source has compressed, which may be kept as it is.
+    ///
+    /// # Errors
+    /// [`StoreError::Compression`] when zstd refuses.
+    pub fn with_compressed(
+        ledger: &LedgerView<'_>,
+        at_source: Option<&CompressedLedger>,
+        options: &IndexOptions,
+    ) -> Result<Self, StoreError> {
         let header = &ledger.header;
         let wanted: Vec<&EventView<'_>> = ledger
             .events
@@ -146,25 +143,32 @@ impl PreparedLedger {
             of_transaction[event.transaction].add(number as u64, event.placement);
         }
         let mut counts = count(ledger, &wanted);
-        let mut transactions = Vec::new();
+        let mut stored_transactions = Vec::new();
+        let mut packer = Packer::default();
         let mut hashes = Vec::new();
         for (transaction, events) in ledger.transactions.iter().zip(of_transaction) {
             let stored = options.wants_transaction(transaction);
             if stored {
                 counts.stored_transactions += 1;
-                transactions.push(prepare_transaction(transaction, header.close_time, &events)?);
+                packer.add(transaction, header.close_time, events.count() as u32)?;
+                stored_transactions.push(transaction);
             }
             if stored || events.count() > 0 {
                 prepare_hashes(transaction, events, &mut hashes);
             }
         }
+        let prepare = |(transaction, row): (&&TransactionView<'_>, Vec<u8>)| PreparedTransaction {
+            application_order: transaction.application_order,
+            row,
+            contracts: transaction.contracts.iter().map(ContractTag::from).collect(),
+        };
+        let transactions = stored_transactions.iter().zip(packer.finish()?).map(prepare).collect();
         // In the order of the keys, which is how the database takes rows in fastest.
         hashes.sort_unstable_by_key(|hash| (hash.tag, hash.application_order));
         let (contracts, topics) = index(ledger, &wanted);
-        let raw = if options.raw_ledgers {
-            Some(compress(ledger.raw).map_err(StoreError::Compression)?)
-        } else {
-            None
+        let raw = match options.raw_ledgers {
+            true => Some(raw_form::pack(ledger.raw, at_source)?),
+            false => None,
         };
         Ok(Self {
             sequence: header.sequence,
@@ -200,7 +204,7 @@ impl PreparedLedger {
         let raw = self.raw.as_ref().map_or(0, Vec::len);
         let block = |block: &PreparedBlock| PER_INDEX_ROW + block.bytes.len();
         let transaction = |transaction: &PreparedTransaction| {
-            transaction.bytes.len() + PER_INDEX_ROW * transaction.contracts.len()
+            transaction.row.len() + PER_INDEX_ROW * transaction.contracts.len()
         };
         raw + self.blocks.iter().map(block).sum::<usize>()
             + self.transactions.iter().map(transaction).sum::<usize>()
@@ -249,40 +253,6 @@ impl EventsOfTransaction {
     fn count(&self) -> u64 {
         self.operations + self.fees.len() as u64
     }
-}
-
-/// What a thread compresses raw ledgers with: setting it up costs as much as a small ledger.
-struct RawCompressor {
-    compressor: Compressor<'static>,
-    /// Compressed ledgers are far smaller than the room that zstd wants for them.
-    room: Vec<u8>,
-}
-
-impl RawCompressor {
-    fn new() -> io::Result<Self> {
-        let mut compressor = Compressor::new(1)?;
-        for parameter in RAW_LEDGER_PARAMETERS {
-            compressor.set_parameter(parameter)?;
-        }
-        Ok(Self { compressor, room: Vec::new() })
-    }
-
-    fn compress(&mut self, raw: &[u8]) -> io::Result<Vec<u8>> {
-        self.room.clear();
-        self.room.reserve(compress_bound(raw.len()));
-        self.compressor.compress_to_buffer(raw, &mut self.room)?;
-        Ok(self.room.as_slice().to_vec())
-    }
-}
-
-fn compress(raw: &[u8]) -> io::Result<Vec<u8>> {
-    thread_local! {
-        static COMPRESSOR: RefCell<Option<RawCompressor>> = const { RefCell::new(None) };
-    }
-    COMPRESSOR.with_borrow_mut(|compressor| match compressor {
-        Some(compressor) => compressor.compress(raw),
-        None => compressor.insert(RawCompressor::new()?).compress(raw),
-    })
 }
 
 fn count(ledger: &LedgerView<'_>, wanted: &[&EventView<'_>]) -> LedgerCounts {
@@ -377,19 +347,6 @@ pub(super) fn index_rows<T: Ord + Copy>(mut occurrences: Vec<(T, usize)>) -> Vec
         }
     }
     rows
-}
-
-fn prepare_transaction(
-    transaction: &TransactionView<'_>,
-    close_time: u64,
-    events: &EventsOfTransaction,
-) -> Result<PreparedTransaction, StoreError> {
-    let record = transaction_record::encode(transaction, close_time, events.count() as u32);
-    Ok(PreparedTransaction {
-        application_order: transaction.application_order,
-        bytes: compression::compress(Content::Transaction, &record)?,
-        contracts: transaction.contracts.iter().map(ContractTag::from).collect(),
-    })
 }
 
 fn prepare_hashes(

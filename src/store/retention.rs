@@ -12,8 +12,9 @@ use super::database::{Batch, Snapshot, corrupt};
 use super::intervals::Intervals;
 use super::lookup::{HashEntry, HashRole};
 use super::query::TransactionPosition;
+use super::transaction_block::{Row, TransactionBlock};
 use super::{Store, StoreError, TOTALS_ROW, transaction_record};
-use crate::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
+use crate::domain::{ContractId, EventId, LedgerRange, LedgerSeq, TxHash};
 
 /// Records removed with one write.
 const RECORDS_PER_BATCH: usize = 64;
@@ -190,30 +191,49 @@ fn prune_transactions(
     let mut removed = 0;
     let mut contracts = Vec::new();
     while removed < RECORDS_PER_BATCH as u64 {
-        let Some((key, bytes)) = rows.item() else { break };
-        let damaged = |e| corrupt(Family::Transactions, key)(e);
-        let position = TransactionKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
-        if position.ledger >= keep_from {
+        let Some((key, row)) = rows.item() else { break };
+        let first = TransactionKey::decode(key).ok_or(Malformed);
+        let first = first.map_err(corrupt(Family::Transactions, key))?.0;
+        if first.ledger >= keep_from {
             break;
         }
-        let bytes = compression::decompress(Content::Transaction, bytes)?;
-        let record =
-            transaction_record::decode(position, &bytes, &mut contracts).map_err(damaged)?;
-        for id in record.contracts {
-            let contract = ContractTag::from(id);
-            let row = ContractTransactionKey { contract, position };
-            batch.delete(Family::TxByContract, &row)?;
+        // A block goes as a whole, so what is left begins with one.
+        let Ok(Row::Block(compressed)) = Row::parse(row) else {
+            return Err(corrupt(Family::Transactions, key)(Malformed));
+        };
+        let block = TransactionBlock::open(first, compressed)?;
+        let mut last = first;
+        for (position, bytes) in block.records() {
+            remove_transaction(snapshot, batch, position, bytes, &mut contracts)?;
+            last = position;
+            removed += 1;
         }
-        let hash = TxHash::from(*record.tx);
-        if !has_stored_events(snapshot, &hash, position)? {
-            remove_hashes(snapshot, batch, &hash, position)?;
-        }
-        batch.delete(Family::Transactions, &TransactionKey(position))?;
-        removed += 1;
+        rows.seek(TransactionKey(last).encode());
         rows.next();
     }
     rows.status()?;
     Ok(removed)
+}
+
+fn remove_transaction(
+    snapshot: &Snapshot<'_>,
+    batch: &mut Batch<'_>,
+    position: TransactionPosition,
+    bytes: &[u8],
+    contracts: &mut Vec<ContractId>,
+) -> Result<(), StoreError> {
+    let damaged = corrupt(Family::Transactions, TransactionKey(position).encode());
+    let record = transaction_record::decode(position, bytes, contracts).map_err(damaged)?;
+    for id in record.contracts {
+        let contract = ContractTag::from(id);
+        let row = ContractTransactionKey { contract, position };
+        batch.delete(Family::TxByContract, &row)?;
+    }
+    let hash = TxHash::from(*record.tx);
+    if !has_stored_events(snapshot, &hash, position)? {
+        remove_hashes(snapshot, batch, &hash, position)?;
+    }
+    batch.delete(Family::Transactions, &TransactionKey(position))
 }
 
 fn hash_entry(

@@ -1,12 +1,11 @@
 //! Questions about smart-contract transactions, in chain order.
 
-use super::bytes::Malformed;
 use super::columns::{ContractTag, Family, Key, TransactionKey};
-use super::compression::{self, Content};
-use super::database::{Snapshot, corrupt};
+use super::database::corrupt;
 use super::events::hash_entries;
 use super::query::{QueryCost, TransactionPosition, TransactionQuery, TransactionRecord};
 use super::streams::{Stream, Walk, step};
+use super::transaction_block::Records;
 use super::{Store, StoreError, transaction_record};
 use crate::domain::{ContractId, Direction, TxHash};
 
@@ -28,6 +27,7 @@ impl Store {
         let mut skip = query.page.skip();
         let mut left = query.page.limit;
         let mut records = 0;
+        let mut packed = Records::new(&snapshot);
         let mut contracts = Vec::new();
         while left > 0 {
             let Some(candidate) = stream.at_or_after(bound, direction)? else { break };
@@ -39,7 +39,7 @@ impl Store {
                 break;
             }
             let position = TransactionKey::from_number(candidate.number);
-            read(&snapshot, position, &mut contracts, |record| {
+            read(&mut packed, position, &mut contracts, |record| {
                 records += 1;
                 if !touches(record, &query.contracts) {
                     return;
@@ -70,10 +70,11 @@ impl Store {
     ) -> Result<QueryCost, StoreError> {
         let snapshot = self.database.snapshot();
         let mut cost = QueryCost::default();
+        let mut packed = Records::new(&snapshot);
         let mut contracts = Vec::new();
         for (key, _) in hash_entries(&snapshot, hash, &mut cost)? {
             let mut found = false;
-            read(&snapshot, key.position, &mut contracts, |record| {
+            read(&mut packed, key.position, &mut contracts, |record| {
                 cost.records += 1;
                 found = record.tx == hash.as_bytes() || record.inner_tx == Some(hash.as_bytes());
                 if found {
@@ -141,16 +142,13 @@ fn touches(record: &TransactionRecord<'_>, contracts: &[ContractId]) -> bool {
 
 /// Reads one record, if it is there. `contracts` is only room to work in.
 fn read(
-    snapshot: &Snapshot<'_>,
+    records: &mut Records<'_>,
     position: TransactionPosition,
     contracts: &mut Vec<ContractId>,
     visit: impl FnOnce(&TransactionRecord<'_>),
 ) -> Result<(), StoreError> {
-    let key = TransactionKey(position).encode();
-    let Some(compressed) = snapshot.get(Family::Transactions, key)? else { return Ok(()) };
-    let bytes = compression::decompress(Content::Transaction, &compressed)?;
-    let record = transaction_record::decode(position, &bytes, contracts)
-        .map_err(|malformed: Malformed| corrupt(Family::Transactions, key)(malformed))?;
-    visit(&record);
+    let Some(bytes) = records.get(position)? else { return Ok(()) };
+    let damaged = corrupt(Family::Transactions, TransactionKey(position).encode());
+    visit(&transaction_record::decode(position, bytes, contracts).map_err(damaged)?);
     Ok(())
 }

@@ -14,8 +14,8 @@ fn ranges(directory: &Path) -> Value {
     service::json(directory, &["status", "--data-dir", "d", "--json"])["ranges"].clone()
 }
 
-/// Everything that is served, without ids.
-fn everything(service: &Service) -> [Vec<Value>; 2] {
+/// Everything that is served, without ids, and what is said about it.
+fn everything(service: &Service) -> [Vec<Value>; 3] {
     let order = |mut rows: Vec<Value>| {
         rows.sort_by_key(|row| {
             let number = |key: &str| row[key].as_u64().unwrap_or_default();
@@ -31,11 +31,13 @@ fn everything(service: &Service) -> [Vec<Value>; 2] {
     [
         order(service.rows("/rest/events/by-ledger?limit=1000", "id")),
         order(service.rows("/rest/txs/by-ledger?limit=1000", "tx")),
+        // Hashes, numbers of events and digests of the covered ranges.
+        service.get("/rest/completeness")["ranges"].as_array().unwrap().clone(),
     ]
 }
 
 /// What is served when all was followed in one go.
-fn reference(chain: &Chain, ledgers: std::ops::RangeInclusive<u32>) -> [Vec<Value>; 2] {
+fn reference(chain: &Chain, ledgers: std::ops::RangeInclusive<u32>) -> [Vec<Value>; 3] {
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::with(chain, ledgers.clone());
     let service = Service::start(directory.path(), &["--source", &lake.text()]);

@@ -49,7 +49,7 @@ impl Away {
     fn ledger(&self, sequence: u32) -> RawLedger {
         let xdr = MAIN.ledger(sequence).xdr.clone();
         let origin = Origin { name: "away".into(), position: None };
-        RawLedger { sequence: LedgerSeq(sequence), xdr, origin }
+        RawLedger { sequence: LedgerSeq(sequence), xdr, compressed: None, origin }
     }
 }
 

@@ -203,7 +203,12 @@ mod tests {
 
     fn ledger(sequence: u32) -> RawLedger {
         let origin = Origin { name: "core".into(), position: None };
-        RawLedger { sequence: LedgerSeq(sequence), xdr: vec![sequence as u8; 100], origin }
+        RawLedger {
+            sequence: LedgerSeq(sequence),
+            xdr: vec![sequence as u8; 100],
+            compressed: None,
+            origin,
+        }
     }
 
     fn queue(limits: Limits) -> (Queue, tempfile::TempDir) {

@@ -319,7 +319,7 @@ impl Runner {
             return Ok(Accepted::GoOn);
         }
         let origin = Origin { name: super::NAME.into(), position: None };
-        match self.queue.push(RawLedger { sequence, xdr, origin }) {
+        match self.queue.push(RawLedger { sequence, xdr, compressed: None, origin }) {
             Pushed::Kept => Ok(Accepted::GoOn),
             Pushed::Full => Ok(Accepted::StopAfter),
             Pushed::Refused(error) => {

@@ -66,7 +66,12 @@ impl Spill {
         let (Some(file), Some(next)) = (&self.file, self.waiting.front()) else { return Ok(None) };
         let mut xdr = vec![0; next.length];
         file.read_exact_at(&mut xdr, next.at)?;
-        let ledger = RawLedger { sequence: next.sequence, xdr, origin: next.origin.clone() };
+        let ledger = RawLedger {
+            sequence: next.sequence,
+            xdr,
+            compressed: None,
+            origin: next.origin.clone(),
+        };
         self.waiting.pop_front();
         if self.waiting.is_empty() {
             self.end = 0;

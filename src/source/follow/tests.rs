@@ -83,7 +83,12 @@ impl LedgerSource for Scripted {
 
 fn ledger(sequence: u32) -> RawLedger {
     let origin = Origin { name: "script".into(), position: None };
-    RawLedger { sequence: LedgerSeq(sequence), xdr: sequence.to_be_bytes().to_vec(), origin }
+    RawLedger {
+        sequence: LedgerSeq(sequence),
+        xdr: sequence.to_be_bytes().to_vec(),
+        compressed: None,
+        origin,
+    }
 }
 
 struct Run {

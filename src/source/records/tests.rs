@@ -33,7 +33,7 @@ fn zstd_frames(parts: &[&[u8]]) -> Vec<u8> {
 fn read(file: Vec<u8>) -> Result<Vec<u32>, RecordError> {
     let mut sequences = Vec::new();
     for record in Records::new(Cursor::new(file))? {
-        let (sequence, xdr) = record?;
+        let Record { sequence, xdr, .. } = record?;
         assert_eq!(xdr, ledger(sequence.0));
         sequences.push(sequence.0);
     }
@@ -60,6 +60,29 @@ fn recognises_every_form_and_compression() {
         let members: Vec<u8> = [gzip(left), gzip(right)].concat();
         for file in [plain.clone(), gzip(&plain), members, zstd_frames(&[left, right])] {
             assert_eq!(read(file).unwrap(), expected);
+        }
+    }
+}
+
+/// A file with one ledger can be kept as it is.
+#[test]
+fn gives_what_a_file_with_one_ledger_has_compressed() {
+    for (plain, offset) in [
+        (ledger(7), Some(0)),
+        (batch(9, 9, &[9]), Some(12)),
+        (batch(8, 9, &[8, 9]), None),
+        (framed(&[2]), None),
+    ] {
+        for file in [plain.clone(), gzip(&plain), zstd_frames(&[&plain[..20], &plain[20..]])] {
+            let expected = offset.filter(|_| file.starts_with(&ZSTD));
+            for record in Records::of(file.clone().into(), LONGEST_LEDGER).unwrap() {
+                let Record { xdr, compressed, .. } = record.unwrap();
+                assert_eq!(compressed.as_ref().map(|compressed| compressed.offset), expected);
+                if let Some(CompressedLedger { frames, offset }) = compressed {
+                    let content = zstd::decode_all(&frames[..]).unwrap();
+                    assert_eq!((&frames[..], &content[offset.into()..]), (&file[..], &xdr[..]));
+                }
+            }
         }
     }
 }
@@ -99,8 +122,8 @@ fn what_came_before_the_fault_is_yielded() {
     let end = file.len();
     file.extend([0, 0, 1, 0]);
     let mut records = Records::new(Cursor::new(file)).unwrap();
-    assert_eq!(records.next().unwrap().unwrap().0, LedgerSeq(2));
-    assert_eq!(records.next().unwrap().unwrap().0, LedgerSeq(3));
+    assert_eq!(records.next().unwrap().unwrap().sequence, LedgerSeq(2));
+    assert_eq!(records.next().unwrap().unwrap().sequence, LedgerSeq(3));
     let error = records.next().unwrap().unwrap_err();
     assert!(error.to_string().contains(&format!("damaged at byte {end}")), "{error}");
     assert!(records.next().is_none());

@@ -140,7 +140,7 @@ fn take(item: &LedgerItem<'_>, address: &str) -> Result<(RawLedger, Link), Strin
     }
     let link = Link::from(&header);
     let origin = Origin { name: format!("{address}, ledger {stated}").into(), position: None };
-    Ok((RawLedger { sequence: stated, xdr, origin }, link))
+    Ok((RawLedger { sequence: stated, xdr, compressed: None, origin }, link))
 }
 
 /// Checks neighbours of ascending ledgers. Leaves gaps and repeats to the follower; says how many

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use rocksdb::DBRawIterator;
 
 use super::super::block::Block;
+use super::super::bytes::Malformed;
 use super::super::columns::{
     BlockKey, ContractTag, ContractTransactionKey, Family, HashKey, HashTag, Key, LedgerKey,
     TransactionKey,
@@ -16,6 +17,8 @@ use super::super::digest::LedgerHasher;
 use super::super::ledgers::LedgerRow;
 use super::super::lookup::{HashEntry, HashRole};
 use super::super::query::{EventRecord, TransactionPosition};
+use super::super::raw_form;
+use super::super::transaction_block::{Row, TransactionBlock};
 use super::super::{StoreError, transaction_record};
 use super::expected::EventsOfTransaction;
 use super::tally::{Index, Side, Sink};
@@ -150,9 +153,9 @@ impl<'a> Contents<'a> {
         }
         let key = LedgerKey(sequence).encode();
         if self.with_raw
-            && let Some(compressed) = at(&mut self.raw, &key)?
+            && let Some(row) = at(&mut self.raw, &key)?
         {
-            let xdr = zstd::stream::decode_all(compressed).map_err(StoreError::Compression)?;
+            let xdr = raw_form::unpack(row)?;
             self.counted.raw_ledgers += 1;
             for wrong in raw::check(&ledger, &xdr, self.subject.network.id()) {
                 self.report(Family::LedgerXdr, sequence, wrong);
@@ -229,11 +232,23 @@ impl<'a> Contents<'a> {
             let start = TransactionPosition { ledger: sequence, application_order: 0 };
             self.transactions.seek(TransactionKey(start).encode());
         }
-        while let Some((key, compressed)) = self.transactions.item()
+        let mut block: Option<TransactionBlock> = None;
+        while let Some((key, row)) = self.transactions.item()
             && let Some(position) = of_ledger(key)
         {
-            let bytes = compression::decompress(Content::Transaction, compressed)?;
-            found.insert(position.application_order, bytes);
+            let damaged = corrupt(Family::Transactions, key);
+            let first = match Row::parse(row).map_err(damaged)? {
+                Row::Block(compressed) => {
+                    block = Some(TransactionBlock::open(position, compressed)?);
+                    position
+                }
+                Row::In(application_order) => TransactionPosition { application_order, ..position },
+            };
+            // The block of each is the last one before it, and each is in its block.
+            let block = block.as_ref().filter(|block| block.first() == Some(first));
+            let record = block.and_then(|block| block.record(position)).ok_or(Malformed);
+            let record = record.map_err(corrupt(Family::Transactions, key))?;
+            found.insert(position.application_order, record.to_vec());
             self.transactions.next();
         }
         self.transactions.status()?;

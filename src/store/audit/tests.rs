@@ -16,6 +16,7 @@ use super::super::coverage::CoveredRange;
 use super::super::database::Batch;
 use super::super::lookup::{HashEntry, HashRole};
 use super::super::positions::Positions;
+use super::super::raw_form;
 use super::super::runs::Run;
 use super::super::{Durability, IndexOptions, PreparedLedger, Retention, Store};
 use super::*;
@@ -229,6 +230,12 @@ fn change_content(database: &Database, batch: &mut Batch<'_>, family: Family, co
     batch.put_raw(family, &key, &compress(content, &bytes).unwrap()).unwrap();
 }
 
+/// A row that holds a block of transactions.
+fn transaction_block(database: &Database) -> (Vec<u8>, Vec<u8>) {
+    let mut rows = rows(database, Family::Transactions).into_iter();
+    rows.find(|(_, value)| value[0] == 0).unwrap()
+}
+
 fn position(ledger: u32) -> TransactionPosition {
     TransactionPosition { ledger: LedgerSeq(ledger), application_order: 0xf_ffff }
 }
@@ -368,8 +375,22 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
     ("no transaction", |db, batch| remove(db, batch, Family::Transactions), "were stored"),
     (
         "another transaction",
-        |db, batch| change_content(db, batch, Family::Transactions, Content::Transaction),
+        |db, batch| {
+            let (key, value) = transaction_block(db);
+            let mut bytes = decompress(Content::Transactions, &value[1..]).unwrap();
+            *bytes.last_mut().unwrap() ^= 1;
+            let changed = compress(Content::Transactions, &bytes).unwrap();
+            batch.put_raw(Family::Transactions, &key, &[&value[..1], &changed].concat()).unwrap();
+        },
         "the stored transactions are not those",
+    ),
+    (
+        "a transaction that is not in the block that it names",
+        |db, batch| {
+            let (key, _) = transaction_block(db);
+            batch.put_raw(Family::Transactions, &key, &[1, 1]).unwrap();
+        },
+        "transactions",
     ),
     (
         "a transaction of a ledger that is not stored",
@@ -490,10 +511,10 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
         "a raw form with another header",
         |db, batch| {
             let (key, value) = row(db, Family::LedgerXdr);
-            let mut xdr = zstd::stream::decode_all(value.as_slice()).unwrap();
+            let mut xdr = raw_form::unpack(&value).unwrap();
             // In the hash of the set of transactions, which nothing else speaks of.
             xdr[8 + 32 + 4 + 32 + 5] ^= 1;
-            let value = zstd::stream::encode_all(xdr.as_slice(), 1).unwrap();
+            let value = raw_form::pack(&xdr, None).unwrap();
             batch.put_raw(Family::LedgerXdr, &key, &value).unwrap();
         },
         "hashes to",

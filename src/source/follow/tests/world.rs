@@ -116,7 +116,7 @@ impl Provider {
             false => vec![self.chain, parent],
         };
         let origin = Origin { name: "world".into(), position: None };
-        RawLedger { sequence: LedgerSeq(sequence), xdr, origin }
+        RawLedger { sequence: LedgerSeq(sequence), xdr, compressed: None, origin }
     }
 }
 

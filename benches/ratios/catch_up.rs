@@ -1,0 +1,248 @@
+//! Older ledgers out of a lake in a directory, as `orrery backfill` fetches them through a running
+//! service, alone and beside a network that closes a ledger a second.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use orrery::config::{Config, SourceKind, Start};
+use orrery::control::{BackfillOrder, BackfillRequest, BackfillState, Client};
+use orrery::domain::{LedgerSeq, Network, StartPoint};
+use orrery::service::{self, Ledgers, sources};
+use orrery::source::records;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::measure::{REPETITIONS, Sample, Sides, alternate};
+use crate::report::{Goal, Report, Row};
+
+/// Of the backfill against a full decode.
+const CATCH_UP: Goal = Goal::at_least(1.2, 2.5);
+/// Of the backfill beside a live source against the backfill alone.
+const BESIDE_LIVE: Goal = Goal::at_least(0.8, 1.0);
+
+/// Ledgers that are live: more than a repetition takes seconds.
+const LIVE: usize = 20;
+const CLOSE_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks whether it is done.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// A repetition takes seconds; one that hangs ends the run.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Measures on ledgers of a network that follow one another; `full_decodes` is what the speed is
+/// compared with, in ledgers per second.
+pub fn run(
+    (name, network, ledgers): (&str, &Network, &[Vec<u8>]),
+    full_decodes: impl Fn() -> f64,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let (older, live) = ledgers.split_at(ledgers.len() - LIVE);
+    let archive = LakeDirectory::new(network, directory)?;
+    older.iter().try_for_each(|xdr| archive.add(xdr))?;
+    let scene = Scene { network, older, live, archive, directory };
+    let sides = alternate(|| scene.measured(false), full_decodes);
+    report.add(Row::new(
+        format!("Catch-up from a lake / full decode, {name}"),
+        "ledgers/s",
+        sides,
+        CATCH_UP,
+    ));
+    let sides: Sides =
+        (0..REPETITIONS).map(|_| (scene.measured(true), scene.measured(false))).collect();
+    report.add(Row::new(
+        format!("Catch-up while live ledgers come / alone, {name}"),
+        "ledgers/s",
+        sides,
+        BESIDE_LIVE,
+    ));
+    let followed: Vec<f64> =
+        (0..REPETITIONS).map(|_| scene.followed()).collect::<Result<_, _>>()?;
+    let followed = Sample::from(followed);
+    report.note(format!(
+        "Followed from its oldest ledger, one synced write per ledger, the same lake comes to {:.0} ledgers/s.",
+        followed.median()
+    ));
+    Ok(())
+}
+
+struct Scene<'a> {
+    network: &'a Network,
+    older: &'a [Vec<u8>],
+    live: &'a [Vec<u8>],
+    archive: LakeDirectory,
+    directory: &'a Path,
+}
+
+impl Scene<'_> {
+    fn measured(&self, with_live: bool) -> f64 {
+        self.backfilled(with_live).expect("the lake holds a valid chain")
+    }
+
+    /// Ledgers per second of a backfill.
+    fn backfilled(&self, with_live: bool) -> Result<f64, Box<dyn Error>> {
+        let lake = LakeDirectory::new(self.network, self.directory)?;
+        lake.add(&self.live[0])?;
+        let service = Running::start(self.network, with_live.then_some(&lake), self.directory)?;
+        if with_live {
+            service.until_stored(sequence(&self.live[0])?)?;
+        }
+        let mut client = Client::connect(service.data.path())?.ok_or("the service answers")?;
+        let order = BackfillOrder {
+            from: sequence(&self.older[0])?.0,
+            to: sequence(&self.older[self.older.len() - 1])?.0,
+            sources: vec![self.archive.text()],
+        };
+        let begun = Instant::now();
+        client.backfill(&BackfillRequest::Start(order))?;
+        let mut closed = 1;
+        loop {
+            std::thread::sleep(LOOK_EVERY);
+            let elapsed = begun.elapsed();
+            if with_live && elapsed > CLOSE_INTERVAL * closed as u32 && closed < self.live.len() {
+                lake.add(&self.live[closed])?;
+                closed += 1;
+            }
+            let report = client.backfill(&BackfillRequest::Status)?;
+            match report.state {
+                BackfillState::Running if elapsed < PATIENCE => {}
+                BackfillState::Done => break,
+                state => return Err(format!("{state:?}: {:?}", report.reason).into()),
+            }
+        }
+        let speed = self.older.len() as f64 / begun.elapsed().as_secs_f64();
+        drop(client);
+        if with_live {
+            service.until_stored(sequence(&self.live[closed - 1])?)?;
+        }
+        service.stop()?;
+        Ok(speed)
+    }
+
+    /// Ledgers per second when the archive itself is followed.
+    fn followed(&self) -> Result<f64, Box<dyn Error>> {
+        let begun = Instant::now();
+        let service = Running::start(self.network, Some(&self.archive), self.directory)?;
+        service.until_stored(sequence(&self.older[self.older.len() - 1])?)?;
+        let speed = self.older.len() as f64 / begun.elapsed().as_secs_f64();
+        service.stop()?;
+        Ok(speed)
+    }
+}
+
+fn sequence(xdr: &[u8]) -> Result<LedgerSeq, String> {
+    records::sequence_of(xdr)
+}
+
+/// A service in this process, with a data directory of its own.
+struct Running {
+    data: TempDir,
+    ledgers: Arc<Ledgers>,
+    stop: watch::Sender<bool>,
+    served: JoinHandle<Result<(), String>>,
+    runtime: Runtime,
+}
+
+impl Running {
+    fn start(
+        network: &Network,
+        lake: Option<&LakeDirectory>,
+        directory: &Path,
+    ) -> Result<Self, Box<dyn Error>> {
+        let data = tempfile::tempdir_in(directory)?;
+        let mut config = Config { data_dir: data.path().to_owned(), ..Config::default() };
+        config.index.classic_events = true;
+        config.source.kind = SourceKind::None;
+        config.source.start = Start(Some(StartPoint::Oldest));
+        if let Some(lake) = lake {
+            (config.source.kind, config.source.path) = (SourceKind::Lake, lake.text());
+        }
+        let ledgers = Arc::new(Ledgers::open(&config, Some(network))?);
+        let (stop, stopped) = watch::channel(false);
+        let runtime = Runtime::new()?;
+        let (entrances, following) = runtime.block_on(async {
+            let entrances = service::listen(([127, 0, 0, 1], 0).into(), data.path()).await?;
+            Ok::<_, Box<dyn Error>>((entrances, sources::following(&config, &ledgers).await?))
+        })?;
+        let tokens = Arc::new(service::open_tokens(data.path(), network, &config.auth)?);
+        let served = runtime.spawn({
+            let ledgers = Arc::clone(&ledgers);
+            async move {
+                let opener = sources::opener(&config, &ledgers);
+                let ran =
+                    service::run(ledgers, tokens, &config, entrances, following, opener, stopped);
+                ran.await.map_err(|error| error.to_string())
+            }
+        });
+        Ok(Self { data, ledgers, stop, served, runtime })
+    }
+
+    fn until_stored(&self, ledger: LedgerSeq) -> Result<(), Box<dyn Error>> {
+        let begun = Instant::now();
+        while self.ledgers.store().status().latest().is_none_or(|latest| latest < ledger) {
+            if begun.elapsed() > PATIENCE {
+                return Err(format!("ledger {ledger} is not stored").into());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    fn stop(self) -> Result<(), Box<dyn Error>> {
+        self.stop.send(true)?;
+        Ok(self.runtime.block_on(self.served)??)
+    }
+}
+
+/// A lake of files with one ledger each, compressed as those of the public networks are.
+struct LakeDirectory {
+    directory: TempDir,
+}
+
+impl LakeDirectory {
+    /// Files in one directory.
+    const PER_PARTITION: u32 = 64_000;
+    /// What Galexie compresses with: zstd's default.
+    const LEVEL: i32 = 3;
+
+    fn new(network: &Network, directory: &Path) -> Result<Self, Box<dyn Error>> {
+        let directory = tempfile::tempdir_in(directory)?;
+        let manifest = serde_json::json!({
+            "networkPassphrase": network.passphrase(),
+            "version": "1.0",
+            "compression": "zstd",
+            "ledgersPerBatch": 1,
+            "batchesPerPartition": Self::PER_PARTITION,
+        });
+        fs::write(directory.path().join(".config.json"), manifest.to_string())?;
+        Ok(Self { directory })
+    }
+
+    fn text(&self) -> String {
+        self.directory.path().display().to_string()
+    }
+
+    fn add(&self, xdr: &[u8]) -> Result<(), Box<dyn Error>> {
+        let number = sequence(xdr)?.0;
+        let head = [number, number, 1].map(u32::to_be_bytes).concat();
+        let file = self.file(number);
+        if let Some(parent) = file.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let unfinished = self.directory.path().join("unfinished");
+        fs::write(&unfinished, zstd::encode_all(&*[&head, xdr].concat(), Self::LEVEL)?)?;
+        Ok(fs::rename(unfinished, file)?)
+    }
+
+    fn file(&self, number: u32) -> PathBuf {
+        let first = number / Self::PER_PARTITION * Self::PER_PARTITION;
+        let last = first + Self::PER_PARTITION - 1;
+        let partition = format!("{:08X}--{first}-{last}", u32::MAX - first);
+        let name = format!("{:08X}--{number}.xdr.zst", u32::MAX - number);
+        self.directory.path().join(partition).join(name)
+    }
+}
