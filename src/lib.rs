@@ -13,6 +13,7 @@ pub mod config;
 pub mod control;
 pub mod decode;
 pub mod domain;
+pub mod memory;
 pub mod notify;
 pub mod observe;
 pub mod pipeline;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    orrery::memory::keep_freed_memory();
     match cli::run(cli::Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

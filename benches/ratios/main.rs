@@ -61,6 +61,8 @@ impl Arguments {
 }
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
+    // As the program does; both sides of each ratio profit.
+    orrery::memory::keep_freed_memory();
     let arguments = Arguments::parse();
     let data = recorded::directory();
     if !data.is_dir() {

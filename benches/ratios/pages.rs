@@ -22,14 +22,14 @@ const LARGE_PAGES: usize = 300;
 
 /// The answer to a question, as the API gives it.
 pub fn json(store: &Store, query: &EventQuery) -> Vec<u8> {
-    let mut list = EventList::new();
+    let mut list = EventList::with_room_for(query.page.limit);
     store.events(query, |event| list.event(event)).expect("the store answers");
     list.finish()
 }
 
 /// The same answer from SQLite.
 pub fn sqlite_json(sqlite: &Sqlite, query: &EventQuery) -> Vec<u8> {
-    let mut list = EventList::new();
+    let mut list = EventList::with_room_for(query.page.limit);
     sqlite
         .by_contract(&query.contracts[0], query.page.limit, |event| list.event(event))
         .expect("SQLite answers");
@@ -81,7 +81,7 @@ pub fn serialization(store: &Store, questions: &Questions, report: &mut Report) 
             let mut events = 0;
             let took = time(|| {
                 for query in &queries {
-                    let mut list = EventList::new();
+                    let mut list = EventList::with_room_for(query.page.limit);
                     let visited = store.events(query, |event| {
                         list.event(event);
                         events += 1;

@@ -8,6 +8,9 @@ use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, EventId, LedgerRange};
 use crate::store::{EventQuery, TopicFilter};
 
+/// Events of a usual transaction.
+const USUAL_EVENTS: usize = 4;
+
 const fn route(template: &'static str, handler: Handler) -> Route {
     let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
     Route { template, access, work: Work::Blocking, handler }
@@ -65,7 +68,7 @@ fn by_ledger_and_contracts(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiEr
 
 fn by_transaction(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let hash = params::path_hash(call.path_value)?;
-    let mut list = json::List::new();
+    let mut list = json::List::with_room_for(USUAL_EVENTS);
     deps.store.events_of_transaction(&hash, |event| list.event(event))?;
     Ok(Answer::json(list.finish()))
 }
@@ -96,7 +99,7 @@ fn answer(
     topics: TopicFilter,
 ) -> Result<Answer, ApiError> {
     let page = page::page(query, |query| Ok(query.number("cursor", u64::MAX)?.map(EventId)))?;
-    let mut list = json::List::new();
+    let mut list = json::List::with_room_for(page.limit);
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = EventQuery { ledgers, contracts, topics, page };
         deps.store.events(&question, |event| list.event(event))?;

@@ -56,16 +56,15 @@ pub struct List {
     first_topic: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Default for List {
-    fn default() -> Self {
-        Self { out: b"[".to_vec(), time: None, tx: None, contract: None, first_topic: None }
-    }
-}
+/// Room for a usual element, in bytes; growing would copy what is there.
+const USUAL_ELEMENT: usize = 700;
 
 impl List {
-    /// An empty array.
-    pub fn new() -> Self {
-        Self::default()
+    /// An empty array with room for about so many usual elements.
+    pub fn with_room_for(elements: usize) -> Self {
+        let mut out = Vec::with_capacity(USUAL_ELEMENT * elements.max(1));
+        out.push(b'[');
+        Self { out, time: None, tx: None, contract: None, first_topic: None }
     }
 
     /// Closes the array.
@@ -358,7 +357,7 @@ mod tests {
     #[test]
     fn events_read_back_as_they_were() {
         let mut random = StdRng::seed_from_u64(1);
-        let mut list = List::new();
+        let mut list = List::with_room_for(1);
         let mut expected = Vec::new();
         for _ in 0..500 {
             let topics: Vec<_> =
@@ -389,7 +388,7 @@ mod tests {
 
     #[test]
     fn the_first_fields_come_in_the_documented_order() {
-        let mut list = List::new();
+        let mut list = List::with_room_for(1);
         let topics: [&[u8]; 1] = [&[0, 0, 0, 1]];
         list.event(&EventRecord {
             id: EventId(u64::MAX),
@@ -417,7 +416,7 @@ mod tests {
     #[test]
     fn transactions_read_back_as_they_were() {
         let contracts = [ContractId([1; 32]), ContractId([2; 32])];
-        let mut list = List::new();
+        let mut list = List::with_room_for(1);
         let mut expected = Vec::new();
         for inner_tx in [None, Some(&[9; 32])] {
             list.transaction(&TransactionRecord {
@@ -463,7 +462,7 @@ mod tests {
 
     #[test]
     fn an_empty_list_is_an_empty_array() {
-        assert_eq!(List::new().finish(), b"[]");
+        assert_eq!(List::with_room_for(0).finish(), b"[]");
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn by_ledger_and_contracts(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiEr
 
 fn by_hash(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let hash = params::path_hash(call.path_value)?;
-    let mut list = json::List::new();
+    let mut list = json::List::with_room_for(1);
     deps.store.transaction(&hash, |transaction| list.transaction(transaction))?;
     Ok(Answer::json(list.finish()))
 }
@@ -62,7 +62,7 @@ fn answer(
     contracts: Vec<ContractId>,
 ) -> Result<Answer, ApiError> {
     let page = page::page(query, |query| cursor(deps, query))?;
-    let mut list = json::List::new();
+    let mut list = json::List::with_room_for(page.limit);
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = TransactionQuery { ledgers, contracts, page };
         deps.store.transactions(&question, |transaction| list.transaction(transaction))?;

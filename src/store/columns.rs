@@ -266,7 +266,11 @@ impl Key for TransactionKey {
 
 /// First bytes of a transaction's hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct HashTag(pub [u8; 6]);
+pub(super) struct HashTag(pub [u8; Self::LEN]);
+
+impl HashTag {
+    pub(super) const LEN: usize = 6;
+}
 
 impl From<&TxHash> for HashTag {
     fn from(hash: &TxHash) -> Self {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
-    DBPinnableSlice, DBRawIterator, Options, ReadOptions, SnapshotWithThreadMode, WriteBatch,
-    WriteOptions,
+    DBPinnableSlice, DBRawIterator, Options, ReadOptions, SliceTransform, SnapshotWithThreadMode,
+    WriteBatch, WriteOptions,
 };
 
 use super::StoreError;
 use super::block_cache::{BlockCache, Removals};
 use super::bytes::Malformed;
-use super::columns::{BlockKey, Family, Key};
+use super::columns::{BlockKey, Family, HashTag, Key};
 use super::compression::{self, Content};
 use crate::domain::EventId;
 
@@ -34,6 +34,9 @@ const LOG_FILES: usize = 4;
 const NEW_FILES_BEFORE_COMPACTION: i32 = 8;
 /// Unit of reading of event blocks and transactions.
 const RECORD_BLOCK_BYTES: usize = 4 << 10;
+/// Bits of a file's filter for each hash in it: one in a hundred files is looked into in vain (RocksDB's
+/// manual, "RocksDB Bloom Filter").
+const HASH_FILTER_BITS: f64 = 10.0;
 /// Unit of reading and compression of indexes.
 const INDEX_BLOCK_BYTES: usize = 8 << 10;
 
@@ -121,7 +124,7 @@ impl Database {
         family: Family,
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let mut rows = self.db.raw_iterator_cf(self.handle(family)?);
+        let mut rows = self.db.raw_iterator_cf_opt(self.handle(family)?, in_order());
         rows.seek_to_first();
         while let Some((key, value)) = rows.item() {
             visit(key, value)?;
@@ -224,7 +227,15 @@ impl Snapshot<'_> {
 
     pub(super) fn rows(&self, family: Family) -> Result<DBRawIterator<'_>, StoreError> {
         let handle = self.database.handle(family)?;
-        Ok(self.snapshot.raw_iterator_cf_opt(handle, ReadOptions::default()))
+        Ok(self.snapshot.raw_iterator_cf_opt(handle, in_order()))
+    }
+
+    /// Those of `tx_by_hash` whose key begins as the one that is sought does.
+    pub(super) fn rows_by_hash(&self) -> Result<DBRawIterator<'_>, StoreError> {
+        let mut options = ReadOptions::default();
+        options.set_prefix_same_as_start(true);
+        let handle = self.database.handle(Family::TxByHash)?;
+        Ok(self.snapshot.raw_iterator_cf_opt(handle, options))
     }
 }
 
@@ -288,8 +299,15 @@ impl<'a> Batch<'a> {
     }
 }
 
-fn past_caches() -> ReadOptions {
+/// Reads whatever there is, also where a filter could say that a prefix is not there.
+fn in_order() -> ReadOptions {
     let mut options = ReadOptions::default();
+    options.set_total_order_seek(true);
+    options
+}
+
+fn past_caches() -> ReadOptions {
+    let mut options = in_order();
     options.set_verify_checksums(true);
     options.fill_cache(false);
     options
@@ -346,6 +364,12 @@ fn family_options(family: Family, cache: &Cache) -> Options {
             options.set_compression_type(DBCompressionType::Lz4);
             options.set_bottommost_compression_type(DBCompressionType::Zstd);
         }
+    }
+    if let Family::TxByHash = family {
+        // A hash is in one file; without a filter it would be looked for in all.
+        options.set_prefix_extractor(SliceTransform::create_fixed_prefix(HashTag::LEN));
+        table.set_bloom_filter(HASH_FILTER_BITS, false);
+        table.set_whole_key_filtering(false);
     }
     options.set_level_zero_file_num_compaction_trigger(NEW_FILES_BEFORE_COMPACTION);
     options.set_block_based_table_factory(&table);

@@ -306,7 +306,7 @@ pub(super) fn hash_entries(
     cost: &mut QueryCost,
 ) -> Result<Vec<(HashKey, HashEntry)>, StoreError> {
     let tag = HashTag::from(hash);
-    let mut rows = snapshot.rows(Family::TxByHash)?;
+    let mut rows = snapshot.rows_by_hash()?;
     rows.seek(tag.0);
     let mut entries = Vec::with_capacity(1);
     while let Some((key, value)) = rows.item() {
