@@ -18,8 +18,8 @@ use super::{StoreError, transaction_record};
 use crate::decode::TransactionView;
 use crate::domain::LedgerSeq;
 
-/// Records are packed until they have so many bytes: about ten transactions of the public network,
-/// which are unpacked in 40 µs.
+/// Records are packed until they have so many bytes: about ten transactions of the public network.
+/// More would compress a little better, and all of it is unpacked to read one.
 const BLOCK_BYTES: usize = 64 << 10;
 
 const IS_BLOCK: u8 = 0;
