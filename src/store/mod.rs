@@ -15,6 +15,7 @@ mod digest;
 mod error;
 mod events;
 mod format;
+mod generation;
 mod indexed_as;
 mod intervals;
 mod ledger_batch;
@@ -43,6 +44,7 @@ pub use completeness::CoveredLedgers;
 pub use digest::Digest;
 pub use error::StoreError;
 pub use format::{FORMAT, FormatVersion};
+pub use generation::Generation;
 pub use indexed_as::IndexedAs;
 pub use ledgers::{LedgerCounts, LedgerRow};
 pub use prepare::{IndexOptions, PreparedLedger};
@@ -58,6 +60,7 @@ use acknowledged::Acknowledged;
 use columns::{Family, Key, LedgerKey, RunKey};
 use coverage::{Coverage, CoveredRange};
 use database::{Database, corrupt};
+use generation::Generations;
 use runs::{Run, Runs};
 
 const RAW_DIRECTORY: &str = "raw";
@@ -73,6 +76,7 @@ pub struct Store {
     coverage: RwLock<Coverage>,
     writer: Mutex<Writer>,
     totals: RwLock<Totals>,
+    generations: Generations,
     acknowledged: Acknowledged,
     /// Held, not read: the operating system lets it go when the process ends, however it ends.
     _lock: File,
@@ -160,6 +164,7 @@ impl Store {
             coverage: RwLock::new(coverage),
             writer: Mutex::default(),
             totals: RwLock::new(totals),
+            generations: Generations::default(),
             acknowledged,
             _lock: lock,
         })
@@ -202,6 +207,7 @@ impl Store {
         let totals = self.totals.read().with(&ledger, newest);
         let mut batch = ledger_batch::compose(&self.database, ledger, first_event, &change)?;
         batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
+        let _change = self.generations.change();
         match durability {
             Durability::Synced => {
                 // The log must never run ahead of what was written without it.
@@ -282,6 +288,11 @@ impl Store {
         let key = LedgerKey(sequence).encode();
         let row = self.database.get(Family::LedgerXdr, key)?;
         row.map(|row| raw_form::unpack(&row)).transpose()
+    }
+
+    /// The generation of everything that can be read here; `None` while a write is under way.
+    pub fn generation(&self) -> Option<Generation> {
+        self.generations.now()
     }
 
     /// What the store holds.

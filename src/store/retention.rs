@@ -85,6 +85,7 @@ impl Store {
         totals.events_from = totals.events_from.max(events_from);
         totals.transactions_from = totals.transactions_from.max(transactions_from);
         batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
+        let _change = self.generations.change();
         self.database.write_logged(batch)?;
         self.database.forget_event_blocks(&blocks);
         *self.totals.write() = totals;
@@ -109,6 +110,7 @@ impl Store {
         }
         let mut batch = self.database.batch();
         batch.delete_range(Family::LedgerXdr, &first, &LedgerKey(keep_from).encode())?;
+        let _change = self.generations.change();
         self.database.write_logged(batch)?;
         self.database.drop_files(Family::LedgerXdr, &first, &last)?;
         Ok(true)
