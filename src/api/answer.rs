@@ -1,11 +1,13 @@
-//! What a handler hands back. Knows status, type and bytes; headers are added by the gate.
+//! What a handler hands back, and what becomes of it. Knows status, type and bytes; headers are added
+//! by the gate.
 
+use bytes::Bytes;
 use warp::http::StatusCode;
 
 /// Media type of every REST answer.
 pub(super) const JSON: &str = "application/json";
 
-/// A finished answer.
+/// What a handler hands back.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub status: StatusCode,
@@ -17,5 +19,25 @@ impl Answer {
     /// A JSON document with status 200.
     pub(super) fn json(body: Vec<u8>) -> Self {
         Self { status: StatusCode::OK, media_type: JSON, body }
+    }
+}
+
+/// An answer as it goes out, perhaps compressed. A copy shares the bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finished {
+    pub status: StatusCode,
+    pub media_type: &'static str,
+    pub body: Bytes,
+    pub gzipped: bool,
+}
+
+impl Finished {
+    /// With this body, which stands for the answer's own when it is the compressed one. It takes no
+    /// more memory than it has bytes, however much room it was written into.
+    pub(super) fn new(answer: Answer, compressed: Option<Vec<u8>>) -> Self {
+        let Answer { status, media_type, body } = answer;
+        let gzipped = compressed.is_some();
+        let body = compressed.unwrap_or(body).into_boxed_slice().into();
+        Self { status, media_type, body, gzipped }
     }
 }

@@ -13,8 +13,7 @@ use crate::store::{CoveredLedgers, IndexedAs};
 pub(super) const ROUTES: [Route; 1] = [Route {
     template: "/rest/completeness",
     access: Access::Public,
-    work: Work::Blocking,
-    handler: completeness,
+    work: Work::Blocking(completeness),
 }];
 
 #[derive(Serialize)]

@@ -10,8 +10,7 @@ use super::{ApiError, Deps};
 pub(super) const ROUTES: [Route; 1] = [Route {
     template: "/rest/openapi.json",
     access: Access::Public,
-    work: Work::Blocking,
-    handler: description,
+    work: Work::Blocking(description),
 }];
 
 static DESCRIPTION: LazyLock<Result<Vec<u8>, String>> = LazyLock::new(|| {

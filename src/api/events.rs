@@ -3,17 +3,17 @@
 use super::answer::Answer;
 use super::params::{self, Query};
 use super::router::{Access, Call, Handler, Route, Work};
-use super::{ApiError, Deps, json, page};
+use super::{ApiError, json, page};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, EventId, LedgerRange};
-use crate::store::{EventQuery, TopicFilter};
+use crate::store::{EventQuery, Store, TopicFilter};
 
 /// Events of a usual transaction.
 const USUAL_EVENTS: usize = 4;
 
-const fn route(template: &'static str, handler: Handler) -> Route {
+const fn route(template: &'static str, handler: Handler<Store>) -> Route {
     let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
-    Route { template, access, work: Work::Blocking, handler }
+    Route { template, access, work: Work::Kept(handler) }
 }
 
 /// Routes of this area.
@@ -25,13 +25,13 @@ pub(super) const ROUTES: [Route; 5] = [
     route("/rest/events/by-tx/{tx_hex}", by_transaction),
 ];
 
-fn by_ledger(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_ledger(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
     let ledgers = query.ledgers()?;
-    answer(deps, &query, ledgers, Vec::new(), TopicFilter::default())
+    answer(store, &query, ledgers, Vec::new(), TopicFilter::default())
 }
 
-fn by_contract(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_contract(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     const KNOWN: [&str; 13] = [
         "limit",
         "offset",
@@ -50,26 +50,26 @@ fn by_contract(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let contract = params::path_contract(call.path_value)?;
     let query = Query::parse(call.query, &KNOWN)?;
     let (ledgers, topics) = branch(&query)?;
-    answer(deps, &query, ledgers, vec![contract], topics)
+    answer(store, &query, ledgers, vec![contract], topics)
 }
 
-fn by_contracts(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "contracts"])?;
     let contracts = query.contracts()?;
-    answer(deps, &query, None, contracts, TopicFilter::default())
+    answer(store, &query, None, contracts, TopicFilter::default())
 }
 
-fn by_ledger_and_contracts(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_ledger_and_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     const KNOWN: [&str; 7] = ["limit", "offset", "cursor", "order", "from", "to", "contracts"];
     let query = Query::parse(call.query, &KNOWN)?;
     let (ledgers, contracts) = (query.ledgers()?, query.contracts()?);
-    answer(deps, &query, ledgers, contracts, TopicFilter::default())
+    answer(store, &query, ledgers, contracts, TopicFilter::default())
 }
 
-fn by_transaction(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_transaction(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let hash = params::path_hash(call.path_value)?;
     let mut list = json::List::with_room_for(USUAL_EVENTS);
-    deps.store.events_of_transaction(&hash, |event| list.event(event))?;
+    store.events_of_transaction(&hash, |event| list.event(event))?;
     Ok(Answer::json(list.finish()))
 }
 
@@ -92,7 +92,7 @@ fn branch(query: &Query<'_>) -> Result<(Option<LedgerRange>, TopicFilter), ApiEr
 }
 
 fn answer(
-    deps: &Deps,
+    store: &Store,
     query: &Query<'_>,
     ledgers: Option<LedgerRange>,
     contracts: Vec<ContractId>,
@@ -102,7 +102,7 @@ fn answer(
     let mut list = json::List::with_room_for(page.limit);
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = EventQuery { ledgers, contracts, topics, page };
-        deps.store.events(&question, |event| list.event(event))?;
+        store.events(&question, |event| list.event(event))?;
     }
     Ok(Answer::json(list.finish()))
 }

@@ -19,12 +19,14 @@ use warp::http::header::{
 use warp::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use warp::reply::Response;
 
-use super::answer::{Answer, JSON};
+use super::answer::{Answer, Finished, JSON};
+use super::answers::{Answers, Question};
 use super::blocking::Readers;
 use super::limits::{Caller, Limits};
-use super::router::{self, Access, Call, Match, Route, Work};
+use super::router::{self, Access, Call, Handler, Match, Route, Work};
 use super::{ApiError, Deps, LARGEST_BODY, LONGEST_URI, RequestSummary, compression, cors, error};
 use crate::auth::{Claims, TokenError, decide};
+use crate::store::Store;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -44,12 +46,14 @@ pub(super) struct Gate {
     deps: Deps,
     limits: Limits,
     readers: Readers,
+    answers: Answers,
 }
 
-/// An answer, perhaps already compressed.
-struct Finished {
-    answer: Answer,
-    gzipped: bool,
+/// What a request that may be answered comes to.
+struct Outcome {
+    answer: Finished,
+    /// Whether it had been kept; none when its route keeps none.
+    was_kept: Option<bool>,
 }
 
 /// What came of a request's body, which no route has a use for.
@@ -65,7 +69,7 @@ impl Gate {
     pub(super) fn new(deps: Deps) -> Self {
         let limits = Limits::new(deps.settings.rate_limit);
         let readers = Readers::new(deps.settings.readers, deps.settings.waiting_readers);
-        Self { deps, limits, readers }
+        Self { deps, limits, readers, answers: Answers::new() }
     }
 
     /// Where requests read the store.
@@ -90,8 +94,9 @@ impl Gate {
         if let Err(error) = &outcome {
             log_failure(&head, &id, error);
         }
+        let was_kept = outcome.as_ref().ok().and_then(|outcome| outcome.as_ref()?.was_kept);
         let response = self.response(&head, found, outcome, id, body_state);
-        self.report(&head, found, &response, started);
+        self.report(&head, found, &response, was_kept, started);
         response
     }
 
@@ -101,7 +106,7 @@ impl Gate {
         found: Match<'_>,
         body: impl Stream<Item = Result<B, warp::Error>>,
         body_state: &mut Body,
-    ) -> Result<Option<Finished>, ApiError> {
+    ) -> Result<Option<Outcome>, ApiError> {
         let admitted = self.admit(head, found);
         let consumed =
             if has_body(&head.headers) { self.consume(head, body).await } else { Ok(()) };
@@ -112,10 +117,44 @@ impl Gate {
         let Some((route, path_value)) = admitted? else { return Ok(None) };
         consumed?;
         let call = Call { path_value, query: &head.query };
+        let wants_gzip = compression::wants_gzip(&head.headers);
+        let finished = |answer| Outcome { answer: finish(answer, wants_gzip), was_kept: None };
         match route.work {
-            Work::Memory => self.run(head, route, &call).map(Some),
-            Work::Blocking => self.readers.run(|| self.run(head, route, &call)).await?.map(Some),
+            Work::Memory(handler) => handler(&self.deps, &call).map(finished),
+            Work::Blocking(handler) => {
+                self.readers.run(|| handler(&self.deps, &call).map(finished)).await?
+            }
+            Work::Kept(handler) => {
+                let Call { path_value, query } = call;
+                let question = Question { route: route.template, path_value, query, wants_gzip };
+                self.kept(&question, handler).await
+            }
         }
+        .map(Some)
+    }
+
+    /// The answer of a route whose answers are kept: from memory when the store has not changed.
+    async fn kept(
+        &self,
+        question: &Question<&str>,
+        handler: Handler<Store>,
+    ) -> Result<Outcome, ApiError> {
+        let store = &self.deps.store;
+        let kept = store.generation().and_then(|now| self.answers.get(question, now));
+        if let Some(answer) = kept {
+            return Ok(Outcome { answer, was_kept: Some(true) });
+        }
+        let work = || {
+            // Before the first row is read: whatever is written meanwhile makes this one the past.
+            let generation = store.generation();
+            let Question { path_value, query, wants_gzip, .. } = *question;
+            let answer = finish(handler(store, &Call { path_value, query })?, wants_gzip);
+            if let Some(generation) = generation {
+                self.answers.keep(question, generation, &answer);
+            }
+            Ok(Outcome { answer, was_kept: Some(false) })
+        };
+        self.readers.run(work).await?
     }
 
     /// Whether the request may reach a handler, and which; `None` when it only asks for options.
@@ -212,27 +251,16 @@ impl Gate {
         }
     }
 
-    fn run(&self, head: &Head, route: &Route, call: &Call<'_>) -> Result<Finished, ApiError> {
-        let mut answer = (route.handler)(&self.deps, call)?;
-        if compression::wants_gzip(&head.headers)
-            && let Ok(Some(compressed)) = compression::gzip(&answer.body)
-        {
-            answer.body = compressed;
-            return Ok(Finished { answer, gzipped: true });
-        }
-        Ok(Finished { answer, gzipped: false })
-    }
-
     fn response(
         &self,
         head: &Head,
         found: Match<'_>,
-        outcome: Result<Option<Finished>, ApiError>,
+        outcome: Result<Option<Outcome>, ApiError>,
         id: HeaderValue,
         body_state: Body,
     ) -> Response {
         let mut response = match outcome {
-            Ok(Some(finished)) => success(finished),
+            Ok(Some(outcome)) => success(outcome.answer),
             Ok(None) => options(),
             Err(error) => failure(&error),
         };
@@ -250,25 +278,39 @@ impl Gate {
         response
     }
 
-    fn report(&self, head: &Head, found: Match<'_>, response: &Response, started: Instant) {
+    fn report(
+        &self,
+        head: &Head,
+        found: Match<'_>,
+        response: &Response,
+        was_kept: Option<bool>,
+        started: Instant,
+    ) {
         let route = found.route().map_or("unmatched", |route| route.template);
         let (status, seconds) = (response.status().as_u16(), started.elapsed().as_secs_f64());
         let id = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
         tracing::debug!(id, method = %head.method, path = %head.path, status, seconds, "request");
         if let Some(on_request) = &self.deps.on_request {
-            on_request(&RequestSummary { route, status, seconds });
+            on_request(&RequestSummary { route, status, seconds, was_kept });
         }
     }
 }
 
+/// Compresses an answer when the client wants that and it pays.
+fn finish(answer: Answer, wants_gzip: bool) -> Finished {
+    // Whatever goes wrong with compressing, the answer itself is there.
+    let compressed = wants_gzip.then(|| compression::gzip(&answer.body).ok().flatten());
+    Finished::new(answer, compressed.flatten())
+}
+
 fn success(finished: Finished) -> Response {
-    let Answer { status, media_type, body } = finished.answer;
+    let Finished { status, media_type, body, gzipped } = finished;
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-    if finished.gzipped {
+    if gzipped {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     response

@@ -11,8 +11,8 @@ use crate::domain::EventId;
 use crate::observe::health::Component;
 use crate::store::StoreStatus;
 
-const fn route(template: &'static str, handler: Handler) -> Route {
-    Route { template, access: Access::Probe, work: Work::Memory, handler }
+const fn route(template: &'static str, handler: Handler<Deps>) -> Route {
+    Route { template, access: Access::Probe, work: Work::Memory(handler) }
 }
 
 /// Routes of this area.

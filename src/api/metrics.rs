@@ -10,12 +10,8 @@ use super::{ApiError, Deps};
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Routes of this area.
-pub(super) const ROUTES: [Route; 1] = [Route {
-    template: "/metrics",
-    access: Access::Operator,
-    work: Work::Memory,
-    handler: metrics,
-}];
+pub(super) const ROUTES: [Route; 1] =
+    [Route { template: "/metrics", access: Access::Operator, work: Work::Memory(metrics) }];
 
 fn metrics(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
     let text = deps.metrics.as_ref().ok_or_else(|| ApiError::unknown_route("/metrics"))?;

@@ -3,10 +3,12 @@
 //!
 //! A request passes, in this order: [`server`] (connections and their limits), [`gate`] (request
 //! id, route, rate limit, token, body), a handler of its area ([`events`], [`transactions`],
-//! [`completeness`], [`health`], [`description`], [`metrics`]), and [`gate`] again (compression, headers, log). Each
-//! area has a table of its routes; a handler is a plain function from parameters to an answer.
+//! [`completeness`], [`health`], [`description`], [`metrics`]) unless the answer is still known
+//! ([`answers`]), and [`gate`] again (compression, headers, log). Each area has a table of its routes; a
+//! handler is a plain function from parameters to an answer.
 
 mod answer;
+mod answers;
 mod blocking;
 mod completeness;
 mod compression;
@@ -126,4 +128,7 @@ pub struct RequestSummary {
     pub status: u16,
     /// Seconds from the request's head to the finished answer, without sending it.
     pub seconds: f64,
+    /// Whether the answer had been kept from an earlier request; none where none is kept, and when
+    /// the request failed.
+    pub was_kept: Option<bool>,
 }

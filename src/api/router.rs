@@ -1,16 +1,12 @@
 //! The table of routes and how a path finds its row. Knows methods and templates, not parameters.
 
-use std::borrow::Cow;
-
 use percent_encoding::percent_decode_str;
 use warp::http::Method;
 
 use super::answer::Answer;
 use super::{ApiError, Deps, completeness, description, events, health, metrics, transactions};
 use crate::auth::Right;
-
-/// Answers one request; runs on a reader's thread when its route reads the store.
-pub(super) type Handler = fn(&Deps, &Call<'_>) -> Result<Answer, ApiError>;
+use crate::store::Store;
 
 /// One resource. Each is read with GET; HEAD and OPTIONS follow from that.
 pub(super) struct Route {
@@ -18,7 +14,6 @@ pub(super) struct Route {
     pub template: &'static str,
     pub access: Access,
     pub work: Work,
-    pub handler: Handler,
 }
 
 /// Who may call a route.
@@ -41,14 +36,20 @@ impl Access {
     }
 }
 
-/// How long a handler may keep its thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What is done for an answer: how long its handler may keep a thread, and what it may look at.
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Work {
     /// It answers from memory.
-    Memory,
+    Memory(Handler<Deps>),
     /// It may wait for storage, or works longer than a reactor should.
-    Blocking,
+    Blocking(Handler<Deps>),
+    /// The same, and the answer depends on nothing but the store and the call: it is kept, finished,
+    /// until the store changes ([`super::answers`]).
+    Kept(Handler<Store>),
 }
+
+/// Answers one request from what it is given; runs on a reader's thread when it reads the store.
+pub(super) type Handler<Source> = fn(&Source, &Call<'_>) -> Result<Answer, ApiError>;
 
 /// What a handler is given of a request.
 #[derive(Debug, Clone, Copy)]
@@ -103,9 +104,7 @@ fn table() -> impl Iterator<Item = &'static Route> {
 pub(super) fn find<'a>(method: &Method, path: &'a str) -> Match<'a> {
     // A trailing slash names the same resource.
     let path = path.strip_suffix('/').unwrap_or(path);
-    let Some((route, value)) =
-        table().find_map(|route| Some((route, path_value(route.template, path)?)))
-    else {
+    let Some((route, value)) = spelled_as_template(path).or_else(|| percent_encoded(path)) else {
         return Match::Unknown;
     };
     match *method {
@@ -113,6 +112,26 @@ pub(super) fn find<'a>(method: &Method, path: &'a str) -> Match<'a> {
         Method::OPTIONS => Match::Options(route),
         _ => Match::WrongMethod(route),
     }
+}
+
+/// The row whose template a path is, letter by letter, but for the last segment if that is in braces.
+/// Every request comes by here, so templates are compared whole instead of segment by segment.
+fn spelled_as_template(path: &str) -> Option<(&'static Route, &str)> {
+    let (before_last, last) = path.split_at(path.rfind('/')? + 1);
+    table().find_map(|route| match route.template.strip_prefix(before_last) {
+        Some(expected) if expected.starts_with('{') => (!last.is_empty()).then_some((route, last)),
+        Some(expected) if expected == last => Some((route, "")),
+        _ => None,
+    })
+}
+
+/// The row whose template a path is once it is decoded: `%65vents` is `events` (RFC 3986,
+/// section 6.2.2.2).
+fn percent_encoded(path: &str) -> Option<(&'static Route, &str)> {
+    if !path.contains('%') {
+        return None;
+    }
+    table().find_map(|route| Some((route, path_value(route.template, path)?)))
 }
 
 /// The value of the template's segment in braces, when the path fits the template.
@@ -126,16 +145,11 @@ fn path_value<'a>(template: &str, path: &'a str) -> Option<&'a str> {
                 return None;
             }
             value = segment;
-        } else if expected != segment && !(segment.contains('%') && expected == decoded(segment)) {
+        } else if expected != percent_decode_str(segment).decode_utf8_lossy() {
             return None;
         }
     }
     segments.next().is_none().then_some(value)
-}
-
-/// `%65vents` is `events` (RFC 3986, section 6.2.2.2).
-fn decoded(segment: &str) -> Cow<'_, str> {
-    percent_decode_str(segment).decode_utf8_lossy()
 }
 
 #[cfg(test)]
@@ -159,6 +173,8 @@ mod tests {
             ("/rest/events/by-ledger/contracts", "/rest/events/by-ledger/contracts", ""),
             ("/rest/%65vents/by-ledger", "/rest/events/by-ledger", ""),
             ("/rest/events/by-tx/a%2Fb/", "/rest/events/by-tx/{tx_hex}", "a%2Fb"),
+            ("/rest/events/by-tx/{tx_hex}", "/rest/events/by-tx/{tx_hex}", "{tx_hex}"),
+            ("/rest/txs/%62y-hash/%78", "/rest/txs/by-hash/{tx_hex}", "%78"),
             ("/rest/txs/by-hash/x", "/rest/txs/by-hash/{tx_hex}", "x"),
             ("/rest/health", "/rest/health", ""),
             ("/rest/health/live", "/rest/health/live", ""),
@@ -170,6 +186,16 @@ mod tests {
             for method in [Method::POST, Method::DELETE, Method::TRACE, Method::CONNECT] {
                 assert_eq!(outcome(method, path).0, "wrong method");
             }
+        }
+    }
+
+    /// What finding a template letter by letter relies on.
+    #[test]
+    fn only_the_last_segment_is_in_braces() {
+        for route in table() {
+            let braces = route.template.matches('{').count();
+            let last = route.template.rsplit('/').next().unwrap();
+            assert_eq!(braces, usize::from(last.starts_with('{')), "{}", route.template);
         }
     }
 

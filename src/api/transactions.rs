@@ -3,14 +3,14 @@
 use super::answer::Answer;
 use super::params::{self, Query};
 use super::router::{Access, Call, Handler, Route, Work};
-use super::{ApiError, Deps, json, page};
+use super::{ApiError, json, page};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, LedgerRange, ParseError, TxHash};
-use crate::store::{TransactionPosition, TransactionQuery};
+use crate::store::{Store, TransactionPosition, TransactionQuery};
 
-const fn route(template: &'static str, handler: Handler) -> Route {
+const fn route(template: &'static str, handler: Handler<Store>) -> Route {
     let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
-    Route { template, access, work: Work::Blocking, handler }
+    Route { template, access, work: Work::Kept(handler) }
 }
 
 /// Routes of this area.
@@ -22,61 +22,61 @@ pub(super) const ROUTES: [Route; 5] = [
     route("/rest/txs/by-hash/{tx_hex}", by_hash),
 ];
 
-fn by_ledger(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_ledger(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
     let ledgers = query.ledgers()?;
-    answer(deps, &query, ledgers, Vec::new())
+    answer(store, &query, ledgers, Vec::new())
 }
 
-fn by_contract(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_contract(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let contract = params::path_contract(call.path_value)?;
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
     let ledgers = query.ledgers()?;
-    answer(deps, &query, ledgers, vec![contract])
+    answer(store, &query, ledgers, vec![contract])
 }
 
-fn by_contracts(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "contracts"])?;
     let contracts = query.contracts()?;
-    answer(deps, &query, None, contracts)
+    answer(store, &query, None, contracts)
 }
 
-fn by_ledger_and_contracts(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_ledger_and_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     const KNOWN: [&str; 7] = ["limit", "offset", "cursor", "order", "from", "to", "contracts"];
     let query = Query::parse(call.query, &KNOWN)?;
     let (ledgers, contracts) = (query.ledgers()?, query.contracts()?);
-    answer(deps, &query, ledgers, contracts)
+    answer(store, &query, ledgers, contracts)
 }
 
-fn by_hash(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+fn by_hash(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let hash = params::path_hash(call.path_value)?;
     let mut list = json::List::with_room_for(1);
-    deps.store.transaction(&hash, |transaction| list.transaction(transaction))?;
+    store.transaction(&hash, |transaction| list.transaction(transaction))?;
     Ok(Answer::json(list.finish()))
 }
 
 fn answer(
-    deps: &Deps,
+    store: &Store,
     query: &Query<'_>,
     ledgers: Option<LedgerRange>,
     contracts: Vec<ContractId>,
 ) -> Result<Answer, ApiError> {
-    let page = page::page(query, |query| cursor(deps, query))?;
+    let page = page::page(query, |query| cursor(store, query))?;
     let mut list = json::List::with_room_for(page.limit);
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = TransactionQuery { ledgers, contracts, page };
-        deps.store.transactions(&question, |transaction| list.transaction(transaction))?;
+        store.transactions(&question, |transaction| list.transaction(transaction))?;
     }
     Ok(Answer::json(list.finish()))
 }
 
 /// The position of the transaction that the cursor names. It need not satisfy the filter.
-fn cursor(deps: &Deps, query: &Query<'_>) -> Result<Option<TransactionPosition>, ApiError> {
+fn cursor(store: &Store, query: &Query<'_>) -> Result<Option<TransactionPosition>, ApiError> {
     let Some(text) = query.get("cursor") else { return Ok(None) };
     let hash: TxHash = text.parse().map_err(|error: ParseError| {
         ApiError::parameter("cursor", format!("is malformed: {error}"))
     })?;
-    match deps.store.transaction_position(&hash)? {
+    match store.transaction_position(&hash)? {
         Some(position) => Ok(Some(position)),
         None => Err(ApiError::UnknownCursor(hash.to_string())),
     }

@@ -43,7 +43,12 @@ pub struct Metrics {
     cache_bytes: IntGauge,
     http_requests: IntCounterVec,
     http_seconds: HistogramVec,
+    kept_answers: IntCounterVec,
 }
+
+/// Values of the label `outcome` of looks for a kept answer.
+const FOUND: &str = "hit";
+const NOT_FOUND: &str = "miss";
 
 impl Metrics {
     /// Metrics that are all zero.
@@ -107,8 +112,18 @@ impl Metrics {
                 "route",
                 &HTTP_BUCKETS,
             )?,
+            kept_answers: IntCounterVec::new(
+                Opts::new(
+                    "orrery_http_kept_answers_total",
+                    "Lists that had been kept since the newest ledger (hit) or were made anew (miss)",
+                ),
+                &["outcome"],
+            )?,
             registry,
         };
+        for outcome in [FOUND, NOT_FOUND] {
+            metrics.kept_answers.with_label_values(&[outcome]);
+        }
         metrics.register()?;
         Ok(metrics)
     }
@@ -117,6 +132,7 @@ impl Metrics {
         self.registry.register(Box::new(self.steps.clone()))?;
         self.registry.register(Box::new(self.http_requests.clone()))?;
         self.registry.register(Box::new(self.http_seconds.clone()))?;
+        self.registry.register(Box::new(self.kept_answers.clone()))?;
         self.registry.register(Box::new(self.source_active.clone()))?;
         for counter in [&self.ledgers, &self.events, &self.transactions, &self.refused] {
             self.registry.register(Box::new(counter.clone()))?;
@@ -206,6 +222,12 @@ impl Metrics {
         self.http_seconds.with_label_values(&[route]).observe(duration.as_secs_f64());
     }
 
+    /// Reports an answered list: whether it had been kept from an earlier request.
+    pub fn list_answered(&self, was_kept: bool) {
+        let outcome = if was_kept { FOUND } else { NOT_FOUND };
+        self.kept_answers.with_label_values(&[outcome]).inc();
+    }
+
     /// All metrics in the text format of Prometheus.
     pub fn render(&self) -> Result<String, MetricsError> {
         let mut text = Vec::new();
@@ -235,6 +257,7 @@ mod tests {
         metrics.ledger_stored(LedgerSeq(99), 1, 1);
         drop(metrics.step("commit"));
         metrics.http_answered("/rest/health", 200, Duration::from_micros(300));
+        metrics.list_answered(true);
         metrics.store_bytes_are(4096);
         metrics.cache_bytes_are(1024);
 
@@ -250,6 +273,8 @@ mod tests {
             "orrery_step_seconds_count{step=\"commit\"} 1",
             "orrery_step_seconds_count{step=\"prune\"} 0",
             "orrery_http_requests_total{route=\"/rest/health\",status=\"200\"} 1",
+            "orrery_http_kept_answers_total{outcome=\"hit\"} 1",
+            "orrery_http_kept_answers_total{outcome=\"miss\"} 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }

@@ -220,6 +220,9 @@ fn dependencies(ledgers: &Ledgers, tokens: Arc<Tokens>, config: &Config) -> Deps
         on_request: Some(Arc::new(move |request| {
             let duration = Duration::from_secs_f64(request.seconds.max(0.0));
             counted.http_answered(request.route, request.status, duration);
+            if let Some(was_kept) = request.was_kept {
+                counted.list_answered(was_kept);
+            }
         })),
     }
 }

@@ -428,10 +428,16 @@ fn a_full_queue_is_503_and_sockets_stay_attended() {
     });
     let refused = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while !refused.load(Ordering::Relaxed) {
-                    let answer = server.get("/rest/txs/by-ledger?limit=1000");
+        for thread in 0..4 {
+            let (server, refused) = (&server, &refused);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if refused.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // Each a page that nobody asked for before, so that none is kept.
+                    let page = format!("/rest/txs/by-ledger?limit=1000&page={thread}-{number}");
+                    let answer = server.get(&page);
                     if answer.status != 200 {
                         answer.error(503, "busy");
                         assert!(answer.header("retry-after").is_some());

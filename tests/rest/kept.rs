@@ -1,0 +1,328 @@
+//! Answers that are kept: they are the same as made ones, cost a caller as much, and nobody who has
+//! learnt of a ledger is given a page from before it.
+
+use std::io::Read;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use flate2::read::GzDecoder;
+use orrery::api::RateLimit;
+use orrery::domain::{ContractId, LedgerRange, Network, Page, TxHash};
+use orrery::store::{
+    Durability, EventQuery, IndexOptions, Retention, Store, TopicFilter, TransactionQuery,
+};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::common::http::{Answer, Connection};
+use crate::common::model::{Ledger, Model, Universe};
+use crate::common::server::{Server, TempStore};
+use crate::common::size;
+
+const FIRST: u32 = 100;
+/// Ledgers that are there before anybody asks.
+const AT_START: usize = 30;
+/// Ledgers whose events and transactions are not pruned.
+const RETAINED: u32 = 20;
+const READERS: u64 = 4;
+/// A route without other parameters than the page's.
+const LIST: &str = "/rest/events/by-ledger";
+
+fn options() -> IndexOptions {
+    IndexOptions { classic_events: true, fee_events: true, contracts: None, raw_ledgers: true }
+}
+
+fn chain(universe: &Universe, rng: &mut ChaCha8Rng, length: u64) -> Vec<Ledger> {
+    let mut previous = [0; 32];
+    let close = |sequence| {
+        let ledger = universe.ledger(rng, sequence, previous);
+        previous = ledger.hash;
+        ledger
+    };
+    (FIRST..FIRST + length as u32).map(close).collect()
+}
+
+fn commit(store: &Store, ledger: &Ledger, durability: Durability) {
+    store.commit(ledger.prepare(&options()), durability).unwrap();
+}
+
+/// A server that says of each answer whether it had been kept.
+fn serve(store: &TempStore) -> (Server, Arc<Mutex<Vec<Option<bool>>>>) {
+    let were_kept = Arc::new(Mutex::new(Vec::new()));
+    let report = Arc::clone(&were_kept);
+    let server = Server::start_with(store, |deps| {
+        deps.on_request =
+            Some(Arc::new(move |summary| report.lock().unwrap().push(summary.was_kept)));
+    });
+    (server, were_kept)
+}
+
+/// A store of a few ledgers, and one ledger more.
+fn some_ledgers() -> (TempStore, Ledger) {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let universe = Universe::random(&mut rng);
+    let mut ledgers = chain(&universe, &mut rng, 12);
+    let next = ledgers.pop().unwrap();
+    let store = TempStore::new(&Network::from_passphrase("kept answers"));
+    ledgers.iter().for_each(|ledger| commit(&store.store, ledger, Durability::Synced));
+    (store, next)
+}
+
+/// The body as it was before it was compressed.
+fn plain(answer: &Answer) -> Vec<u8> {
+    let Some(encoding) = answer.header("content-encoding") else { return answer.body.clone() };
+    assert_eq!(encoding, "gzip");
+    let mut body = Vec::new();
+    GzDecoder::new(&answer.body[..]).read_to_end(&mut body).unwrap();
+    body
+}
+
+#[test]
+fn a_kept_answer_is_the_same_in_every_form() {
+    let (store, next) = some_ledgers();
+    let (server, were_kept) = serve(&store);
+    let authorization = format!("Bearer {}", server.token);
+    let ask = |method: &str, encoding: &str| {
+        let headers = [
+            ("authorization", authorization.as_str()),
+            ("accept-encoding", encoding),
+            ("x-request-id", "same"),
+        ];
+        let mut answer = server.connect().request(method, LIST, &headers);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.headers.retain(|(name, _)| name != "date");
+        answer
+    };
+    for round in 0..2 {
+        let forms = ["identity", "gzip"].map(|encoding| {
+            let (made, kept) = (ask("GET", encoding), ask("GET", encoding));
+            assert_eq!((&made.headers, &made.body), (&kept.headers, &kept.body));
+            let head = ask("HEAD", encoding);
+            assert_eq!((&head.headers, head.body.len()), (&kept.headers, 0));
+            assert_eq!(kept.header("content-encoding"), (encoding == "gzip").then_some("gzip"));
+            kept
+        });
+        assert_eq!(forms[0].body, plain(&forms[1]));
+        let newest = forms[0].json()[0]["ledger"].as_u64().unwrap();
+        assert_eq!(newest == u64::from(next.sequence), round == 1);
+        let both = [Some(false), Some(true), Some(true)].repeat(2);
+        assert_eq!(std::mem::take(&mut *were_kept.lock().unwrap()), both);
+        if round == 0 {
+            commit(&store.store, &next, Durability::Synced);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_list_and_what_fails_is_not_kept() {
+    let (store, next) = some_ledgers();
+    let (server, were_kept) = serve(&store);
+    let later = &next.transactions.iter().find(|t| t.smart_contract).unwrap().hash;
+    let cursor = format!("/rest/txs/by-ledger?cursor={}", TxHash::from(*later));
+    for path in ["/rest/health", "/rest/completeness", "/rest/openapi.json"] {
+        assert_eq!([(); 2].map(|()| server.get(path).status), [200; 2]);
+    }
+    for path in [cursor.as_str(), "/rest/events/by-tx/x", "/rest/events/by-ledger?limit=0"] {
+        assert_eq!([(); 2].map(|()| server.get(path).status / 100), [4; 2]);
+    }
+    assert_eq!(*were_kept.lock().unwrap(), [None; 12]);
+    commit(&store.store, &next, Durability::Deferred);
+    assert_eq!(server.get(&cursor).status, 200);
+}
+
+#[test]
+fn a_caller_needs_a_token_and_is_counted_also_for_kept_answers() {
+    let (store, _) = some_ledgers();
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.rate_limit = RateLimit::from_setting(1, 3);
+    });
+    for _ in 0..3 {
+        assert_eq!(server.get(LIST).status, 200);
+    }
+    server.get(LIST).error(429, "too_many_requests");
+    server.get_public(LIST).error(401, "unauthorized");
+}
+
+/// What everybody may know of the store.
+#[derive(Default)]
+struct News {
+    /// The newest ledger that somebody was told of, in whatever way.
+    newest: AtomicU32,
+    /// The newest ledger that was begun to be stored.
+    begun: AtomicU32,
+    /// What is older than this ledger has been pruned, and somebody was told so.
+    floor: AtomicU32,
+    /// What is older than this ledger may have been pruned.
+    floor_begun: AtomicU32,
+    /// Pages that were asked for.
+    asked: AtomicU64,
+    done: AtomicBool,
+}
+
+/// A page that is asked for again and again.
+struct Polled {
+    path: String,
+    /// The field by which its rows are told apart.
+    key: &'static str,
+    /// Keys and ledgers of its rows after each ledger, if nothing were pruned; by ledger from FIRST on.
+    rows: Vec<Vec<(String, u32)>>,
+}
+
+impl Polled {
+    /// Asserts that an answer is the page of one of these states, less what may have been pruned.
+    fn check(&self, answer: &Answer, states: RangeInclusive<u32>, floors: (u32, u32)) {
+        let rows: Vec<serde_json::Value> = serde_json::from_slice(&plain(answer)).unwrap();
+        let text = |row: &serde_json::Value| row[self.key].to_string().replace('"', "");
+        let keys: Vec<String> = rows.iter().map(text).collect();
+        let is_page_of = |state: &u32| {
+            let expected = &self.rows[(state - FIRST) as usize];
+            let (there, gone) = expected.split_at(keys.len().min(expected.len()));
+            there.iter().map(|(key, _)| key).eq(&keys)
+                && there.iter().all(|(_, ledger)| *ledger >= floors.0)
+                && gone.iter().all(|(_, ledger)| *ledger < floors.1)
+        };
+        let path = &self.path;
+        assert!(states.clone().any(|state| is_page_of(&state)), "{path} {states:?}: {keys:?}");
+    }
+}
+
+fn polled(model: &Model, universe: &Universe, last: u32) -> Vec<Polled> {
+    let [busy, other, third] = [0, 1, 2].map(|index| universe.contracts[index]);
+    let as_of = |state| Some(LedgerRange::new(0, state));
+    let events = |path: String, contracts: &[ContractId], limit| {
+        let rows = |state| {
+            let query = EventQuery {
+                ledgers: as_of(state),
+                contracts: contracts.to_vec(),
+                topics: TopicFilter::default(),
+                page: Page::first(limit),
+            };
+            let rows = model.events(&query).into_iter();
+            rows.map(|row| (row.id.to_string(), row.ledger)).collect()
+        };
+        Polled { path, key: "id", rows: (FIRST..=last).map(rows).collect() }
+    };
+    let transactions = |path: String, contracts: &[ContractId], limit| {
+        let rows = |state| {
+            let (contracts, page) = (contracts.to_vec(), Page::first(limit));
+            let query = TransactionQuery { ledgers: as_of(state), contracts, page };
+            let rows = model.transactions(&query).into_iter();
+            rows.map(|row| (TxHash::from(row.tx).to_string(), row.position.ledger.0)).collect()
+        };
+        Polled { path, key: "tx", rows: (FIRST..=last).map(rows).collect() }
+    };
+    let both = format!("contracts={other},{third}&limit=9");
+    vec![
+        events(format!("{LIST}?limit=7"), &[], 7),
+        events(format!("{LIST}?limit=100&from={FIRST}"), &[], 100),
+        events(format!("/rest/events/by-contract/{busy}?limit=50"), &[busy], 50),
+        events(format!("/rest/events/by-contracts?{both}"), &[other, third], 9),
+        transactions("/rest/txs/by-ledger?limit=5".into(), &[], 5),
+        transactions(format!("/rest/txs/by-contract/{busy}?limit=50"), &[busy], 50),
+        transactions(format!("/rest/txs/by-contracts?{both}"), &[other, third], 9),
+    ]
+}
+
+/// Asks for pages while ledgers come and go, and learns of them in every way there is.
+fn poll(server: &Server, store: &Store, news: &News, pages: &[Polled], seed: u64) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let authorization = format!("Bearer {}", server.token);
+    let mut connection = server.connect();
+    let get = |connection: &mut Connection, path: &str, encoding: &str| {
+        let headers = [("authorization", authorization.as_str()), ("accept-encoding", encoding)];
+        let answer = connection.request("GET", path, &headers);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer
+    };
+    while !news.done.load(Ordering::SeqCst) {
+        let learnt = match rng.random_range(0..4) {
+            0 => store.status().latest().map(|ledger| u64::from(ledger.0)),
+            1 => get(&mut connection, "/rest/health", "").json()["service_latest_ledger"].as_u64(),
+            2 => {
+                // A page that nobody asked for before.
+                let path = format!("{LIST}?limit=1&poll={}", rng.random::<u64>());
+                get(&mut connection, &path, "").json()[0]["ledger"].as_u64()
+            }
+            _ => None,
+        };
+        news.newest.fetch_max(learnt.unwrap_or(0) as u32, Ordering::SeqCst);
+        let known = news.newest.load(Ordering::SeqCst);
+        let floor = news.floor.load(Ordering::SeqCst);
+        let page = pages.choose(&mut rng).unwrap();
+        let encoding = *["", "gzip"].choose(&mut rng).unwrap();
+        let answer = get(&mut connection, &page.path, encoding);
+        let begun = news.begun.load(Ordering::SeqCst);
+        page.check(&answer, known..=begun, (floor, news.floor_begun.load(Ordering::SeqCst)));
+        news.asked.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Stores ledgers, and now and then prunes, with pauses of some pages.
+fn write(store: &Store, news: &News, ledgers: &[Ledger]) {
+    let mut rng = ChaCha8Rng::seed_from_u64(READERS);
+    for ledger in ledgers {
+        let deferred = rng.random_bool(0.3);
+        let durability = if deferred { Durability::Deferred } else { Durability::Synced };
+        news.begun.store(ledger.sequence, Ordering::SeqCst);
+        commit(store, ledger, durability);
+        news.newest.fetch_max(ledger.sequence, Ordering::SeqCst);
+        if rng.random_bool(0.3) {
+            let kept = Some(RETAINED);
+            let retention = Retention { raw_ledgers: kept, events: kept, transactions: kept };
+            let floor = ledger.sequence + 1 - RETAINED;
+            store.flush().unwrap();
+            news.floor_begun.store(floor, Ordering::SeqCst);
+            while !store.prune(&retention).unwrap().is_nothing() {}
+            news.floor.store(floor, Ordering::SeqCst);
+        }
+        let pages = if rng.random_bool(0.5) { rng.random_range(0..60) } else { 0 };
+        let enough = news.asked.load(Ordering::SeqCst) + pages;
+        while news.asked.load(Ordering::SeqCst) < enough && !news.done.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Says that it is over, also when a thread panics, so that the others do not wait for it.
+struct Done<'a>(&'a News);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.done.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Small: 150 ledgers; full: 600.
+#[test]
+fn nobody_who_knows_of_a_ledger_is_given_a_page_from_before_it() {
+    let mut rng = ChaCha8Rng::seed_from_u64(2);
+    let universe = Universe::random(&mut rng);
+    let ledgers = chain(&universe, &mut rng, size::choose(150, 600));
+    let mut model = Model::default();
+    ledgers.iter().for_each(|ledger| model.add(ledger, &options()));
+    let store = TempStore::new(&Network::from_passphrase("kept answers"));
+    let (first, later) = ledgers.split_at(AT_START);
+    first.iter().for_each(|ledger| commit(&store.store, ledger, Durability::Synced));
+    let news = News::default();
+    news.newest.store(first.last().unwrap().sequence, Ordering::SeqCst);
+    news.begun.store(first.last().unwrap().sequence, Ordering::SeqCst);
+    let pages = polled(&model, &universe, ledgers.last().unwrap().sequence);
+    let (server, were_kept) = serve(&store);
+    std::thread::scope(|scope| {
+        for seed in 0..READERS {
+            let (server, store, news, pages) = (&server, &store.store, &news, &pages);
+            scope.spawn(move || {
+                let _done = Done(news);
+                poll(server, store, news, pages, seed);
+            });
+        }
+        let _done = Done(&news);
+        write(&store.store, &news, later);
+    });
+    let were_kept = were_kept.lock().unwrap();
+    let count = |kept| were_kept.iter().filter(|was| **was == Some(kept)).count();
+    println!("{} kept answers, {} made ones", count(true), count(false));
+    assert!(count(true) > ledgers.len() && count(false) > ledgers.len());
+}
