@@ -48,12 +48,23 @@ const LATEST: OffsetDateTime = datetime!(9999-12-31 23:59:59 UTC);
 /// A JSON array under construction: the answer of every route that lists events or transactions.
 pub struct List {
     out: Vec<u8>,
-    /// Neighbours share their ledger and often transaction, contract and first topic: each is
+    /// Neighbours share their ledger and often transaction, contract and some topics: each is
     /// spelled once.
     time: Option<(u64, [u8; 20])>,
     tx: Option<([u8; 32], [u8; 64])>,
     contract: Option<([u8; 32], String)>,
-    first_topic: Option<(Vec<u8>, Vec<u8>)>,
+    topics: [Spelled; REMEMBERED_TOPICS],
+}
+
+/// Topics of the last event that are remembered: what kind it is, whom and which asset it concerns.
+const REMEMBERED_TOPICS: usize = 4;
+
+/// What stood in a place the last time, and how it was spelled there.
+#[derive(Default)]
+struct Spelled {
+    bytes: Vec<u8>,
+    /// Empty before the first time, and never afterwards.
+    text: Vec<u8>,
 }
 
 /// Room for a usual element, in bytes; growing would copy what is there.
@@ -64,7 +75,7 @@ impl List {
     pub fn with_room_for(elements: usize) -> Self {
         let mut out = Vec::with_capacity(USUAL_ELEMENT * elements.max(1));
         out.push(b'[');
-        Self { out, time: None, tx: None, contract: None, first_topic: None }
+        Self { out, time: None, tx: None, contract: None, topics: Default::default() }
     }
 
     /// Closes the array.
@@ -85,10 +96,7 @@ impl List {
         self.raw("\"");
         for (position, (field, topic)) in TOPIC_FIELDS.iter().zip(event.topics).enumerate() {
             self.raw(field);
-            match position {
-                0 => self.first_topic(topic),
-                _ => self.base64(topic),
-            }
+            self.topic(position, topic);
         }
         if event.topics.len() < TOPIC_FIELDS.len() {
             self.raw(&NO_TOPICS[NO_TOPIC_LEN * event.topics.len()..]);
@@ -224,19 +232,22 @@ impl List {
         self.out.push(b'"');
     }
 
-    /// The topic that says what kind of event it is.
-    fn first_topic(&mut self, topic: &[u8]) {
-        let spelled = match self.first_topic.take() {
-            Some(known) if known.0 == topic => known,
-            _ => {
-                let mut text = vec![b'"'];
-                put_base64(&mut text, topic);
-                text.push(b'"');
-                (topic.to_vec(), text)
-            }
-        };
-        self.out.extend_from_slice(&spelled.1);
-        self.first_topic = Some(spelled);
+    fn topic(&mut self, position: usize, topic: &[u8]) {
+        if let Some(last) = self.topics.get(position)
+            && last.bytes == topic
+            && !last.text.is_empty()
+        {
+            self.out.extend_from_slice(&last.text);
+            return;
+        }
+        let start = self.out.len();
+        self.base64(topic);
+        if let Some(last) = self.topics.get_mut(position) {
+            last.bytes.clear();
+            last.bytes.extend_from_slice(topic);
+            last.text.clear();
+            last.text.extend_from_slice(&self.out[start..]);
+        }
     }
 
     fn tx(&mut self, hash: &[u8; 32]) {
