@@ -19,12 +19,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("pipeline", &["decode", "domain", "source", "store", "verify"]),
     ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),
-    ("api", &["auth", "decode", "domain", "observe", "store"]),
+    ("tables", &["domain"]),
+    ("programs", &["decode", "domain", "observe", "store", "tables"]),
+    ("api", &["auth", "decode", "domain", "observe", "programs", "store", "tables"]),
     (
         "service",
         &[
             "api", "auth", "config", "control", "domain", "notify", "observe", "pipeline",
-            "source", "store", "verify",
+            "programs", "source", "store", "tables", "verify",
         ],
     ),
 ];
@@ -35,7 +37,10 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("warp", &["api"]),
     ("jsonwebtoken", &["auth"]),
     ("governor", &["api"]),
-    ("soroban_env_host", &["source"]),
+    ("soroban_env_host", &["programs", "source"]),
+    ("wasmtime", &["programs"]),
+    ("wasmparser", &["programs"]),
+    ("duckdb", &["tables"]),
     ("prometheus", &["observe"]),
     ("reqwest", &["notify", "source"]),
     ("rustls", &["source"]),

@@ -1,0 +1,1 @@
+//! Runs a program's module under wasmtime inside the contract host.
