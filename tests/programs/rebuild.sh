@@ -4,7 +4,9 @@
 #
 #   rebuild.sh [--update]
 #
-# Needs cargo, and a Rust compiler for wasm32v1-none and wasm32-unknown-unknown. Parameters, all optional:
+# Needs cargo, and a Rust compiler for wasm32v1-none and wasm32-unknown-unknown with either the source of
+# its standard library (then that is built too: as in built/) or the installed targets.
+# Parameters, all optional:
 #   RUSTC             the compiler (default: rustc)
 #   CARGO             cargo (default: cargo)
 #   WASM_LD           the linker, when the compiler brings none (default: the compiler's own, else wasm-ld)
@@ -73,6 +75,7 @@ missing() {
     cat >&2 <<'END'
 The usual way:
     rustup target add wasm32v1-none wasm32-unknown-unknown
+and, for the same bytes as in built/, a standard library that is built with them:
     rustup component add rust-src
 Where no target can be downloaded, Debian's packages rustc-web, rust-web-src, libllvm22, lld-22,
 libstd-rust-web-1.96 and libstd-rust-web-dev do, unpacked into a folder R with
@@ -85,17 +88,30 @@ END
 
 command -v "$cargo" >/dev/null || missing "cargo ($cargo)"
 command -v sha256sum >/dev/null || missing "sha256sum"
-version=$("$rustc" -vV 2>/dev/null) || missing "a Rust compiler ($rustc)"
+version=$("$rustc" -vV) || missing "a Rust compiler ($rustc)"
+# Cargo runs it from other folders.
+rustc=$(realpath --no-symlinks "$(command -v "$rustc")")
 sysroot=$("$rustc" --print sysroot)
 
-# Source of the standard library first: what it is built with is then what the modules are built with.
 library=$sysroot/lib/rustlib/src/rust/library
-[ -e "$library/core/src/lib.rs" ] || missing "the source of the standard library ($library)"
+if [ -e "$library/core/src/lib.rs" ]; then
+    standard_library="core and alloc, built from source"
+    library=$(cd "$library" && pwd -P)
+    build_std=(-Z build-std=core,alloc)
+else
+    standard_library="as installed"
+    build_std=()
+    for target in $newer_target $older_target; do
+        ls "$sysroot/lib/rustlib/$target/lib/"libcore-*.rlib >/dev/null 2>&1 ||
+            missing "the standard library for $target, or its source in $library"
+    done
+fi
 
 host=$(sed -n 's/^host: //p' <<<"$version")
 linker=$sysroot/lib/rustlib/$host/bin/rust-lld
 if [ -n "${WASM_LD:-}" ] || [ ! -x "$linker" ]; then
     linker=$(command -v "${WASM_LD:-wasm-ld}") || missing "a linker for WebAssembly (wasm-ld; set WASM_LD)"
+    linker=$(realpath --no-symlinks "$linker")
     export CARGO_TARGET_WASM32V1_NONE_LINKER=$linker
     export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$linker
     linker_version=$("$linker" --version | head -n 1)
@@ -112,8 +128,7 @@ tab=$(printf '\037')
 registry=${CARGO_HOME:-$HOME/.cargo}/registry/src
 remap="--remap-path-prefix=$modules=/modules$tab--remap-path-prefix=$registry=/registry"
 remap="$remap$tab--remap-path-prefix=$sysroot/lib/rustlib/src/rust=/rust"
-real_library=$(cd "$library" && pwd -P)
-remap="$remap$tab--remap-path-prefix=${real_library%/library}=/rust"
+remap="$remap$tab--remap-path-prefix=${library%/library}=/rust"
 
 # Version of a dependency of a crate in the lock file, which names it only where there are several.
 locked() {
@@ -140,7 +155,7 @@ while read -r name crate features target level flags; do
     extra=
     [ "$flags" = - ] || extra=$tab${flags//:/$tab}
     arguments=(build --release --quiet --locked --manifest-path "$modules/Cargo.toml" --target "$target"
-        -Z build-std=core,alloc -p "$crate")
+        ${build_std[@]+"${build_std[@]}"} -p "$crate")
     [ "$features" = - ] || arguments+=(--features "$features")
     if ! CARGO_PROFILE_RELEASE_OPT_LEVEL=$level CARGO_ENCODED_RUSTFLAGS=$remap$extra "$cargo" "${arguments[@]}"; then
         echo "FAILED   $name"
@@ -149,7 +164,7 @@ while read -r name crate features target level flags; do
     fi
     new=$fresh/$name.wasm
     cp "$target_dir/$target/release/$crate.wasm" "$new"
-    for path in "$modules" "$registry" "$sysroot" "${real_library%/library}" "$HOME/" /modules/ /registry/ /rust/; do
+    for path in "$modules" "$registry" "$sysroot" "${library%/library}" "$HOME/" /modules/ /registry/ /rust/; do
         if LC_ALL=C grep -qaF -- "$path" "$new"; then
             echo "PATH     $name: the module names $path"
             failed=1
@@ -193,7 +208,7 @@ manifest() {
     "rustc": "$(head -n 1 <<<"$version")",
     "cargo": "$("$cargo" --version)",
     "linker": "$linker_version",
-    "standard_library": "core and alloc, built from source"
+    "standard_library": "$standard_library"
   },
   "modules": [
 $entries
