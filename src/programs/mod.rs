@@ -4,3 +4,4 @@
 pub mod emit;
 pub mod engine;
 pub mod state;
+pub mod transaction;

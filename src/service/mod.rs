@@ -4,6 +4,7 @@
 mod backfill;
 mod controlled;
 mod ingest;
+mod ledger_entries;
 mod ledgers;
 pub mod sources;
 mod status_messages;
@@ -22,6 +23,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 pub use backfill::{BackfillError, Backfills, Older, OpenSources, OrderFile};
 pub use ingest::{Ended, Ingestion};
+pub use ledger_entries::AskedEntries;
 pub use ledgers::Ledgers;
 
 use controlled::Controlled;

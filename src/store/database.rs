@@ -71,15 +71,17 @@ impl Database {
         let options = database_options();
         let there = DB::list_cf(&options, path)?;
         let families =
-            Family::ALL.map(|family| match there.iter().any(|name| name == family.name()) {
-                true => {
-                    Ok(ColumnFamilyDescriptor::new(family.name(), family_options(family, &cache)))
-                }
-                false => Err(StoreError::MissingFamily(family.name())),
-            });
-        let families = families.into_iter().collect::<Result<Vec<_>, _>>()?;
+            Family::ALL.into_iter().filter(|family| there.contains(&family.name().into()));
+        let families = families.map(|family| {
+            ColumnFamilyDescriptor::new(family.name(), family_options(family, &cache))
+        });
         let db = DB::open_cf_descriptors_read_only(&options, path, families, false)?;
         Ok(Self { db, cache, event_blocks: BlockCache::new() })
+    }
+
+    /// Whether every family is there: one that is opened to be read may lack some.
+    pub(super) fn check_families(&self) -> Result<(), StoreError> {
+        Family::ALL.iter().try_for_each(|family| self.handle(*family).map(|_| ()))
     }
 
     /// Number of the last change; each row that is put or deleted is one.
@@ -357,7 +359,9 @@ fn family_options(family: Family, cache: &Cache) -> Options {
         Family::EventsByContract
         | Family::EventsByTopic
         | Family::TxByHash
-        | Family::TxByContract => {
+        | Family::TxByContract
+        | Family::Entries
+        | Family::KnownEntries => {
             table.set_block_size(INDEX_BLOCK_BYTES);
             options.set_write_buffer_size(16 << 20);
             // What is new is compressed lightly, because it is soon sorted again.

@@ -141,7 +141,7 @@ fn touches(record: &TransactionRecord<'_>, contracts: &[ContractId]) -> bool {
 }
 
 /// Reads one record, if it is there. `contracts` is only room to work in.
-fn read(
+pub(super) fn read(
     records: &mut Records<'_>,
     position: TransactionPosition,
     contracts: &mut Vec<ContractId>,
