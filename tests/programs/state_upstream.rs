@@ -14,6 +14,7 @@ use orrery::store::IndexOptions;
 use serde_json::{Value, json};
 use stellar_xdr::{LedgerEntryData, LedgerKey, Limits, ReadXdr, WriteXdr};
 
+use crate::common::data;
 use crate::common::provider::{Provider, Question, Reply};
 use crate::state::{Answers, check, timeline};
 use crate::state_sections::{Section, core_tests, local_network, public};
@@ -102,6 +103,7 @@ fn the_present_answers_for_the_past_and_is_asked_once() {
 
 #[test]
 fn one_that_contradicts_what_is_stored_is_not_believed() {
+    let mut questions = 0;
     for section in sections() {
         let timeline = timeline(&section);
         let (first, last) = (section.first(), section.last());
@@ -111,10 +113,11 @@ fn one_that_contradicts_what_is_stored_is_not_believed() {
         let stored = section.store(order, &IndexOptions::default());
         let liar = Present { lies: true, ..Present::new(&timeline, last) };
         // It is wrong about what changed since, of which stored transactions know.
-        let answers = check_untruths(&section, &timeline, &stored.store, &liar);
-        eprintln!("{}: {answers} answers of a liar were believed and wrong", section.name);
-        assert_eq!(answers, 0);
+        let wrong = check_untruths(&section, &timeline, &stored.store, &liar);
+        assert_eq!(wrong, 0, "{}", section.name);
+        questions += liar.questions.get();
     }
+    assert!(questions > 0 || data::missing());
 }
 
 /// How many answers are wrong where a stored transaction could have told.
