@@ -135,7 +135,7 @@ mod tests {
         let first = answer(5, 9, Some(b"five"));
         store.remember_entries(&[(key.clone(), first.clone())]).unwrap();
         store.remember_entries(&[(b"other".to_vec(), answer(6, 6, None))]).unwrap();
-        assert_eq!(store.known_entries(&key).unwrap(), [first.clone()]);
+        assert_eq!(store.known_entries(&key).unwrap(), std::slice::from_ref(&first));
         // The same for longer; an older answer takes nothing back; another value is another row.
         let longer = answer(5, 30, Some(b"five"));
         let second = answer(31, 40, Some(b"thirty-one"));
