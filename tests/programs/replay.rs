@@ -19,7 +19,7 @@ use stellar_xdr::{
     LedgerEntryChange, LedgerEntryData, LedgerHeader, LedgerKey, LedgerKeyContractData, Limits,
     MuxedAccount, OperationBody, PublicKey, ReadXdr, ScAddress, ScVal, SorobanTransactionData,
     Transaction, TransactionEnvelope, TransactionExt, TransactionMeta, TransactionPhase,
-    TransactionResultResult, TxSetComponent, UpgradeEntryMeta, WriteXdr,
+    TransactionResultMeta, TransactionResultResult, TxSetComponent, UpgradeEntryMeta, WriteXdr,
 };
 
 /// What is known of every entry that the ledgers mention.
@@ -272,21 +272,20 @@ impl<'a> Parts<'a> {
     }
 }
 
+fn of_old(one: &TransactionResultMeta) -> Applied<'_> {
+    Applied {
+        hash: one.result.transaction_hash.clone(),
+        result: &one.result.result.result,
+        fees: &one.fee_processing,
+        meta: &one.tx_apply_processing,
+        after_all: &[],
+    }
+}
+
 fn applied(meta: &LedgerCloseMeta) -> Vec<Applied<'_>> {
-    let old = |one: &'_ stellar_xdr::TransactionResultMeta| -> Applied<'_> {
-        // The closure borrows from the ledger, which outlives it.
-        let one: &stellar_xdr::TransactionResultMeta = one;
-        Applied {
-            hash: one.result.transaction_hash.clone(),
-            result: &one.result.result.result,
-            fees: &one.fee_processing,
-            meta: &one.tx_apply_processing,
-            after_all: &[],
-        }
-    };
     match meta {
-        LedgerCloseMeta::V0(v0) => v0.tx_processing.iter().map(old).collect(),
-        LedgerCloseMeta::V1(v1) => v1.tx_processing.iter().map(old).collect(),
+        LedgerCloseMeta::V0(v0) => v0.tx_processing.iter().map(of_old).collect(),
+        LedgerCloseMeta::V1(v1) => v1.tx_processing.iter().map(of_old).collect(),
         LedgerCloseMeta::V2(v2) => v2
             .tx_processing
             .iter()
