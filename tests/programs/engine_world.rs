@@ -20,8 +20,8 @@ use stellar_xdr::{
     AccountId, ContractCodeEntry, ContractCodeEntryExt, ContractDataDurability, ContractDataEntry,
     ContractExecutable, ExtensionPoint, Hash, HostFunction, InvokeContractArgs, LedgerEntry,
     LedgerEntryChange, LedgerEntryChanges, LedgerEntryData, LedgerEntryExt, LedgerKey,
-    LedgerKeyContractCode, Limits as XdrLimits, PublicKey, ReadXdr, ScAddress, ScContractInstance,
-    ScSymbol, ScVal, Uint256,
+    Limits as XdrLimits, PublicKey, ReadXdr, ScAddress, ScContractInstance, ScSymbol, ScVal,
+    Uint256,
 };
 
 use crate::replay::{Replay, instance_key};
@@ -29,9 +29,9 @@ use crate::replay::{Replay, instance_key};
 /// The ledger in which everything happens.
 pub const LEDGER: u32 = 1_000;
 
-/// The section without which the host takes no contract: built for protocol 25.
+/// The section without which the host takes no contract: built for the newest protocol.
 pub const ENV_META: &str =
-    r#"(@custom "contractenvmetav0" "\00\00\00\00\00\00\00\19\00\00\00\00")"#;
+    r#"(@custom "contractenvmetav0" "\00\00\00\00\00\00\00\1e\00\00\00\00")"#;
 
 /// A module from the text of its fields.
 pub fn module(fields: &str) -> Vec<u8> {
@@ -157,10 +157,6 @@ fn entry(data: LedgerEntryData) -> LedgerEntry {
     LedgerEntry { last_modified_ledger_seq: 1, data, ext: LedgerEntryExt::V0 }
 }
 
-pub fn code_key(hash: Hash32) -> LedgerKey {
-    LedgerKey::ContractCode(LedgerKeyContractCode { hash: Hash(hash.0) })
-}
-
 pub fn address(contract: ContractId) -> ScAddress {
     ScAddress::Contract(stellar_xdr::ContractId(Hash(contract.0)))
 }
@@ -175,6 +171,7 @@ pub fn call(contract: ContractId, function: &str, args: &[ScVal]) -> Invocation 
         ledger: LedgerSeq(LEDGER),
         closed_at: 1_700_000_000,
         network_id: Hash32([9; 32]),
+        protocol: meta::INTERFACE_VERSION.protocol,
         base_reserve: 5_000_000,
         transaction: Hash32([7; 32]),
         application_order: 1,

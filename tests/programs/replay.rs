@@ -4,7 +4,6 @@
 //! second goes through all changes in the order in which the network made them, and stops before each
 //! transaction that ran a contract.
 
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,8 +31,6 @@ pub struct Replay {
     created: BTreeSet<ContractId>,
     /// Whether what was never mentioned was never there.
     from_genesis: bool,
-    /// Keys that were asked for and are not known.
-    unknown: RefCell<Vec<LedgerKey>>,
 }
 
 impl PreState for Replay {
@@ -44,10 +41,7 @@ impl PreState for Replay {
             }
             Some(None) => Known::Absent,
             None if self.from_genesis || self.is_of_created(key) => Known::Absent,
-            None => {
-                self.unknown.borrow_mut().push(key.clone());
-                Known::Unknown
-            }
+            None => Known::Unknown,
         })
     }
 }
@@ -144,12 +138,8 @@ impl Replay {
     /// Forgets an entry, so that nobody knows it.
     pub fn forget(&mut self, key: &LedgerKey) {
         self.entries.remove(key);
+        self.created.clear();
         self.from_genesis = false;
-    }
-
-    /// Keys that were asked for and not known, since the last call.
-    pub fn take_unknown(&self) -> Vec<LedgerKey> {
-        self.unknown.take()
     }
 
     fn is_of_created(&self, key: &LedgerKey) -> bool {
@@ -421,6 +411,7 @@ fn call(parts: &Parts<'_>, index: usize, effects: &Effects<'_>) -> Option<Call> 
         ledger: LedgerSeq(parts.header.ledger_seq),
         closed_at: parts.header.scp_value.close_time.0,
         network_id: *parts.network.id(),
+        protocol: parts.header.ledger_version,
         base_reserve: parts.header.base_reserve,
         transaction: Hash32(one.hash.0) as TxHash,
         application_order: index as u32 + 1,

@@ -110,7 +110,11 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     /// Runs once; `None` when checked authorization was refused.
     fn run(&self, authorization: Authorization) -> Option<Report> {
-        let run = Rc::new(Run::new(Arc::clone(self.bounds), self.engine.inner.marker));
+        let run = Rc::new(Run::new(
+            Arc::clone(self.bounds),
+            self.engine.inner.marker,
+            self.invocation.protocol,
+        ));
         let ended = self.invoke(&run, authorization);
         let result = match ended {
             Ok(ended) => Ok(ended),
@@ -228,10 +232,10 @@ fn failed(error: &HostError, run: &Run, budget: &Budget) -> Failed {
             Bytes(HOST_MEMORY as usize)
         )
     } else {
-        let trouble = run.trouble.borrow_mut().take();
-        trouble.unwrap_or_else(|| {
-            format!("the transaction failed when it was run again: {:?}", error.error)
-        })
+        match run.trouble.borrow_mut().take() {
+            Some((_, why)) => why,
+            None => format!("the transaction failed when it was run again: {:?}", error.error),
+        }
     };
     Failed { auth, why }
 }

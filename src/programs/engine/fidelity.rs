@@ -138,10 +138,13 @@ fn made_changes(
 ) -> Changes {
     let mut changes = Changes::new();
     for (key, after) in entries {
-        let before = names.0.told(&key).flatten();
+        if !is_compared(&key) || names.is_synthetic(&key) {
+            continue;
+        }
+        let before = names.0.found(&key);
         let before = before.as_ref().map(|entry| &entry.data);
         let after = after.as_ref().map(|(entry, _)| &entry.data);
-        if is_compared(&key) && !names.is_synthetic(&key) && !same(before, after) {
+        if !same(before, after) {
             let after = after.cloned().map(|mut data| {
                 names.restore_entry(&mut data);
                 data

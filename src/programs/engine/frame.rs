@@ -210,8 +210,12 @@ impl Replacement {
             Failure::Stopped => STOPPED.into(),
             Failure::Frame(error, why) => {
                 let contract = self.contract;
-                *self.run.trouble.borrow_mut() =
-                    Some(format!("'{function}' of {contract} failed: {why}"));
+                let why = format!("'{function}' of {contract} failed: {why}");
+                let mut trouble = self.run.trouble.borrow_mut();
+                // What failed first is the reason; its callers only pass it on.
+                if !matches!(&*trouble, Some((first, _)) if *first == error) {
+                    *trouble = Some((error, why));
+                }
                 error.into()
             }
         }

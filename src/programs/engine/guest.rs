@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use soroban_env_host::xdr::{ContractCostType, ScMap};
-use soroban_env_host::{Host, HostError, VecObject};
+use soroban_env_host::{Error, Host, HostError, VecObject};
 use wasmtime::{Caller, Memory};
 
 use super::limits::{Bounds, Growth};
@@ -25,12 +25,14 @@ pub(super) struct Run {
     pub(super) marker: [u8; 32],
     /// The same as an object of the host, once it is needed.
     pub(super) topics: Cell<Option<VecObject>>,
-    /// The last frame of the program that failed, in a sentence.
-    pub(super) trouble: RefCell<Option<String>>,
+    /// The frame of the program that failed, and in a sentence why, unless that was caught.
+    pub(super) trouble: RefCell<Option<(Error, String)>>,
+    /// Protocol of the ledger.
+    pub(super) protocol: u32,
 }
 
 impl Run {
-    pub(super) fn new(bounds: Arc<Bounds>, marker: [u8; 32]) -> Self {
+    pub(super) fn new(bounds: Arc<Bounds>, marker: [u8; 32], protocol: u32) -> Self {
         let fuel = Cell::new(bounds.limits.fuel);
         Self {
             bounds,
@@ -41,6 +43,7 @@ impl Run {
             marker,
             topics: Cell::new(None),
             trouble: RefCell::new(None),
+            protocol,
         }
     }
 }
@@ -59,7 +62,7 @@ pub(super) struct Guest {
 #[error("the host function '{function}' failed with {error:?}")]
 pub(super) struct HostCallFailed {
     pub(super) function: &'static str,
-    pub(super) error: soroban_env_host::Error,
+    pub(super) error: Error,
 }
 
 impl HostCallFailed {
@@ -102,6 +105,8 @@ pub(super) fn enter(caller: &Caller<'_, Guest>, function: &'static str) -> wasmt
     let guest = caller.data();
     guest.run.bounds.check().map_err(wasmtime::Error::new)?;
     guest.run.fuel.set(caller.get_fuel()?);
+    // A frame that failed before was caught: the guest goes on.
+    guest.run.trouble.borrow_mut().take();
     let host = guest.host.clone();
     host.charge_budget(ContractCostType::DispatchHostFunction, None)
         .map_err(|error| HostCallFailed::new(function, &error))?;

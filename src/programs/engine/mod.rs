@@ -118,6 +118,7 @@ impl Engine {
         let wasmtime = wasmtime::Engine::new(&settings::config(&settings)).map_err(setup)?;
         let mut linker = Linker::new(&wasmtime);
         interface::define(&mut linker).map_err(setup)?;
+        interface::define_protocol(&mut linker).map_err(setup)?;
         guest_memory::define(&mut linker).map_err(setup)?;
         emitting::define(&mut linker).map_err(setup)?;
         let compiled = CompiledModules::new(settings.cache, &wasmtime)?;

@@ -37,6 +37,8 @@ pub struct Invocation {
     pub closed_at: u64,
     /// The network's id: SHA-256 of its passphrase.
     pub network_id: NetworkId,
+    /// Protocol of that ledger. The host runs by its own, the newest; programs are told this one.
+    pub protocol: u32,
     /// Base reserve in that ledger's header, in stroops.
     pub base_reserve: u32,
     /// The transaction.

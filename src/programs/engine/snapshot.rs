@@ -155,10 +155,16 @@ impl Snapshot {
         self.originals.borrow().get(contract).cloned()
     }
 
-    /// What the run was told about an entry; `None` when it did not ask.
-    pub(super) fn told(&self, key: &LedgerKey) -> Option<Option<Rc<LedgerEntry>>> {
-        let read = self.read.borrow();
-        read.get(key).map(|entry| entry.as_ref().map(|(entry, _)| Rc::clone(entry)))
+    /// An entry as the run found it. The host deletes entries without reading them; of those this
+    /// finds out now.
+    pub(super) fn found(&self, key: &LedgerKey) -> Option<Rc<LedgerEntry>> {
+        if let Some(entry) = self.read.borrow().get(key) {
+            return entry.as_ref().map(|(entry, _)| Rc::clone(entry));
+        }
+        match self.answer(key) {
+            Answer::Present(entry, _) => Some(Rc::new(*entry)),
+            Answer::Absent | Answer::Unknown | Answer::Failed => None,
+        }
     }
 }
 
