@@ -179,10 +179,42 @@ fn modules_that_would_take_long_to_compile_are_refused_and_others_do_not() {
             ))
             .collect::<String>()
     );
-    let loops = format!(
-        "(func (param i64) {} {})",
-        "(loop (local.set 0 (i64.add (local.get 0) (i64.const 1)))".repeat(900),
-        "(br_if 0 (i32.wrap_i64 (local.get 0))))".repeat(900)
+    let nested = |loops: usize| {
+        format!(
+            "(func (param i64) {} {})",
+            "(loop (local.set 0 (i64.add (local.get 0) (i64.const 1)))".repeat(loops),
+            "(br_if 0 (i32.wrap_i64 (local.get 0))))".repeat(loops)
+        )
+    };
+    refused(&format!("{GOOD} {}", nested(25)), "25 loops within one another");
+    let params = "(param i64 i64 i64 i64 i64 i64 i64 i64)";
+    refused(
+        &format!("{GOOD} (func {})", params.repeat(5)),
+        "a function of 40 parameters; a program may have 32",
+    );
+    refused(&format!("{GOOD} (func (result i64 i64 i64 i64 i64) (unreachable))"), "of 5 results");
+    refused(&format!("{GOOD} {}", nested(24).repeat(100)), "too many loops within one another");
+    let loops = nested(24).repeat(80);
+    let loops_of_locals = format!(
+        "(func (param i32) {} {} {})",
+        "(local i64)".repeat(2_000),
+        "(loop".repeat(24),
+        format!(
+            "{} (br_if 0 (local.get 0)))",
+            (1..600)
+                .map(|i| format!("(local.set {i} (i64.add (local.get {i}) (i64.const 1)))"))
+                .collect::<String>()
+        )
+        .repeat(1)
+            + &"(br_if 0 (local.get 0)))".repeat(23)
+    );
+    let passing = format!(
+        "(type $wide (func (param {0}) (result {0})))
+         (func (param i32) {1} (block (type $wide) {2}) {3})",
+        "i64 ".repeat(2),
+        "(i64.const 1)".repeat(2),
+        "(br_if 0 (local.get 0))".repeat(30_000),
+        "(drop)".repeat(2)
     );
     let wide = (0..15).map(|_| straight.clone()).collect::<String>();
     let mut worst = Duration::ZERO;
@@ -192,6 +224,8 @@ fn modules_that_would_take_long_to_compile_are_refused_and_others_do_not() {
         ("branch tables", &tables),
         ("many locals", &locals),
         ("nested loops", &loops),
+        ("nested loops over many locals", &loops_of_locals),
+        ("branches that pass many values", &passing),
         ("fifteen long functions", &wide),
     ] {
         worst = worst.max(compile(name, &format!("{GOOD} {function}")));

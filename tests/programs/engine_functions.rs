@@ -8,7 +8,7 @@ use soroban_env_host::Val;
 use stellar_xdr::{Asset, Limits as XdrLimits, WriteXdr};
 
 use crate::engine_text::{
-    Data, error, f, imports, map_of, seq, sym, u32v, val, vec_of, void, word,
+    Data, env_imports, error, f, map_of, seq, sym, u32v, val, vec_of, void, word,
 };
 use crate::engine_world::{ENV_META, World, call, module, run};
 
@@ -657,7 +657,8 @@ fn same_error(error: soroban_env_host::Error, fault: &str) -> bool {
     match text.as_str() {
         "Error(Budget, ExceededLimit)" => exhausted,
         _ if contract => fault.contains(&text),
-        _ => fault.contains("Error(") && !exhausted && !fault.contains("Error(Contract"),
+        _ if exhausted || fault.contains("Error(Contract") => false,
+        _ => fault.contains("Error(") || fault.contains("it returned"),
     }
 }
 
@@ -675,7 +676,7 @@ fn world(data: &Data, body: &str) -> (World, Invocation, Vec<u8>) {
         "(module {} {} (data (i32.const 512) \"{strkey}\") (data (i32.const 600) \"BLS12_381\")
          (func (export \"test\") (result i64) (local $a i64) (local $b i64)
             (local $other i64) (local $bls i64) {other_address} {bls} {body}) {ENV_META})",
-        imports(),
+        env_imports(),
         data.memory()
     ))
     .unwrap();

@@ -10,7 +10,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use stellar_xdr::{ScSymbol, ScVal, ScVec};
 
 use crate::common::size;
-use crate::engine_text::{f, imports, map_of, sym, u32v, vec_of};
+use crate::engine_text::{env_imports, f, imports, map_of, sym, u32v, vec_of};
 use crate::engine_world::{ENV_META, World, address, call, run};
 
 /// A contract that notes its number, calls others, notes its number once more, and may fail.
@@ -106,13 +106,9 @@ impl Codes {
     fn new() -> Self {
         let row = map_of(&[("n", "(local.get $n)".to_owned())]);
         let program = code(&imports(), &format!("(drop (call $emit {} {row}))", sym("row")));
-        let imports: String = imports()
-            .lines()
-            .filter(|line| !line.contains("$emit"))
-            .fold(String::new(), |text, line| text + line + "\n");
         let event = vec_of(&[sym("row")]);
         let plain =
-            code(&imports, &format!("(drop (call $contract_event {event} (local.get $n)))"));
+            code(&env_imports(), &format!("(drop (call $contract_event {event} (local.get $n)))"));
         Self { program, plain }
     }
 

@@ -5,6 +5,13 @@ use soroban_env_host::{Error, SymbolSmall, Val};
 
 /// Imports of the whole environment, each under its function's name, and of emit.
 pub fn imports() -> String {
+    let (module, name) = EMIT;
+    env_imports()
+        + &format!("(import \"{module}\" \"{name}\" (func $emit (param i64 i64) (result i64)))\n")
+}
+
+/// Imports of what the network itself has.
+pub fn env_imports() -> String {
     let mut text = String::new();
     for function in env_functions().iter().filter(|function| function.available) {
         let params = " i64".repeat(function.parameters);
@@ -14,8 +21,7 @@ pub fn imports() -> String {
             function.module, function.import, function.name
         );
     }
-    let (module, name) = EMIT;
-    text + &format!("(import \"{module}\" \"{name}\" (func $emit (param i64 i64) (result i64)))\n")
+    text
 }
 
 /// A constant word.

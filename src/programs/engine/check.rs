@@ -7,8 +7,8 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{Limited, Limits, ReadXdr, ScEnvMetaEntry, ScSpecEntry};
 use wasmparser::{
-    CompositeInnerType, DataKind, ExternalKind, Imports, Parser, Payload, TypeRef, ValType,
-    Validator,
+    BlockType, CompositeInnerType, DataKind, ExternalKind, Imports, Operator, Parser, Payload,
+    TypeRef, ValType, Validator,
 };
 
 use super::interface::{EMIT, env_functions};
@@ -23,6 +23,14 @@ const MOST_FUNCTION_BYTES: usize = 128 << 10;
 const MOST_LOCALS: u64 = 4_096;
 /// Functions of a module.
 const MOST_FUNCTIONS: usize = 20_000;
+/// Loops within one another.
+const MOST_LOOPS: usize = 24;
+/// What all loops of a module may cost together, see [`Loops`].
+const MOST_LOOP_COST: usize = 400_000;
+/// Parameters of a function. A contract's function has ten at most.
+const MOST_PARAMETERS: usize = 32;
+/// Results of a function, parameters and results of a block: every branch passes them on.
+const MOST_RESULTS: usize = 4;
 /// Nesting of a contract spec, as the network has it.
 const SPEC_DEPTH: u32 = 500;
 /// Names in a message.
@@ -180,6 +188,9 @@ impl From<wasmparser::Error> for Failure {
 struct Reader {
     /// Parameters of function types that are made of words, by index.
     types: Vec<Option<usize>>,
+    /// Parameters and results of function types, by index.
+    widths: Vec<usize>,
+    loop_cost: usize,
     unknown: Vec<String>,
     wrong: Vec<String>,
     emits: bool,
@@ -197,8 +208,9 @@ impl Reader {
         match payload {
             Payload::TypeSection(types) => {
                 for group in types {
-                    self.types
-                        .extend(group?.into_types().map(|ty| words(&ty.composite_type.inner)));
+                    for ty in group?.into_types() {
+                        self.add_type(&ty.composite_type.inner)?;
+                    }
                 }
             }
             Payload::ImportSection(imports) => {
@@ -281,8 +293,7 @@ impl Reader {
     }
 
     fn body(&mut self, body: &wasmparser::FunctionBody<'_>) -> Result<(), Failure> {
-        let refuse =
-            |what: String, most: usize| Err(Failure::Refused(Refused::TooComplex { what, most }));
+        let refuse = |what: String, most: usize| Err(too_complex(what, most));
         let index = self.bodies;
         self.bodies += 1;
         if self.bodies > MOST_FUNCTIONS {
@@ -301,6 +312,41 @@ impl Reader {
             let what = format!("function {index} of the module has {locals} local variables");
             return refuse(what, MOST_LOCALS as usize);
         }
+        let loops = Loops::of(body, &self.widths)?;
+        if loops.deepest > MOST_LOOPS {
+            let deepest = loops.deepest;
+            let what =
+                format!("function {index} of the module has {deepest} loops within one another");
+            return refuse(what, MOST_LOOPS);
+        }
+        if loops.widest > MOST_RESULTS {
+            let widest = loops.widest;
+            let what = format!("function {index} of the module has a block over {widest} values");
+            return refuse(what, MOST_RESULTS);
+        }
+        self.loop_cost += loops.cost(locals as usize);
+        if self.loop_cost > MOST_LOOP_COST {
+            let what = "the module has too many loops within one another, over too many variables";
+            return refuse(what.to_owned(), MOST_LOOP_COST);
+        }
+        Ok(())
+    }
+
+    fn add_type(&mut self, ty: &CompositeInnerType) -> Result<(), Failure> {
+        let (mut params, mut results) = (0, 0);
+        if let CompositeInnerType::Func(function) = ty {
+            (params, results) = (function.params().len(), function.results().len());
+        }
+        if params > MOST_PARAMETERS {
+            let what = format!("the module has a function of {params} parameters");
+            return Err(too_complex(what, MOST_PARAMETERS));
+        }
+        if results > MOST_RESULTS {
+            let what = format!("the module has a function of {results} results");
+            return Err(too_complex(what, MOST_RESULTS));
+        }
+        self.types.push(words(ty));
+        self.widths.push(params + results);
         Ok(())
     }
 
@@ -339,6 +385,51 @@ impl Reader {
     }
 }
 
+/// Loops of a body, as far as they make compiling slow: every loop looks at every variable, and a
+/// loop in a loop does so once more.
+#[derive(Default)]
+struct Loops {
+    deepest: usize,
+    /// Sum of the depths, and of their squares.
+    depths: usize,
+    squares: usize,
+    /// Most parameters and results of a block.
+    widest: usize,
+}
+
+impl Loops {
+    fn of(body: &wasmparser::FunctionBody<'_>, widths: &[usize]) -> wasmparser::Result<Self> {
+        let (mut found, mut blocks, mut depth) = (Self::default(), Vec::new(), 0);
+        for operator in body.get_operators_reader()? {
+            let (blockty, is_loop) = match operator? {
+                Operator::Loop { blockty } => (blockty, true),
+                Operator::Block { blockty } | Operator::If { blockty } => (blockty, false),
+                Operator::End => {
+                    depth -= usize::from(blocks.pop() == Some(true));
+                    continue;
+                }
+                _ => continue,
+            };
+            blocks.push(is_loop);
+            if is_loop {
+                depth += 1;
+                found.deepest = found.deepest.max(depth);
+                found.depths += depth;
+                found.squares += depth * depth;
+            }
+            if let BlockType::FuncType(ty) = blockty {
+                let width = widths.get(ty as usize).copied().unwrap_or(usize::MAX);
+                found.widest = found.widest.max(width);
+            }
+        }
+        Ok(found)
+    }
+
+    fn cost(&self, locals: usize) -> usize {
+        self.squares + self.depths * locals / 8
+    }
+}
+
 /// Parameters of a function over words with a word as its result.
 fn words(ty: &CompositeInnerType) -> Option<usize> {
     let CompositeInnerType::Func(function) = ty else { return None };
@@ -354,6 +445,10 @@ fn at_its_start(what: &str, units: u64, size: u64, most: usize) -> Result<(), Fa
         return Ok(());
     }
     Err(too_much(&format!("{asked} bytes or elements of {what}"), &most.to_string()))
+}
+
+fn too_complex(what: String, most: usize) -> Failure {
+    Failure::Refused(Refused::TooComplex { what, most })
 }
 
 fn too_much(what: &str, most: &str) -> Failure {

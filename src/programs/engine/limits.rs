@@ -43,9 +43,9 @@ impl Default for Limits {
     }
 }
 
-/// Work of host functions and of contracts without a program, by the network's own cost model: five
-/// times what a transaction may use there.
-pub(super) const HOST_INSTRUCTIONS: u64 = 2_000_000_000;
+/// Work of host functions and of contracts without a program, by the network's own cost model: more
+/// than twice what a transaction may use there. Nothing interrupts the host, so this bounds its time.
+pub(super) const HOST_INSTRUCTIONS: u64 = 1_000_000_000;
 /// Memory of host objects by the same model, in bytes: ten times what a transaction may use there.
 pub(super) const HOST_MEMORY: u64 = 400 << 20;
 

@@ -14,7 +14,7 @@ use soroban_env_host::xdr::{
     ScErrorType, ScVal,
 };
 
-use super::limits::Stop;
+use super::limits::{STOPPED, Stop};
 use super::run::Message;
 use crate::domain::ContractId;
 
@@ -89,6 +89,9 @@ impl Snapshot {
     }
 
     fn look_up(&self, key: &LedgerKey) -> Result<Option<EntryWithLiveUntil>, HostError> {
+        if self.bounds.check().is_err() {
+            return Err(STOPPED.into());
+        }
         // A nonce is used once: before the transaction that uses it, there is none.
         if is_nonce(key) || self.is_synthetic(key) {
             return Ok(None);
