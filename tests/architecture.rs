@@ -51,8 +51,10 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("libc", &["memory"]),
 ];
 
-/// The one module that may hold unsafe code.
+/// The one module that may hold unsafe code, and the one other file: compiled code is taken into
+/// memory there, which no library can promise to be safe.
 const UNSAFE_MODULE: &str = "memory";
+const UNSAFE_FILE: &str = "programs/engine/compiled.rs";
 
 /// What a module without input and output may not name.
 const INPUT_AND_OUTPUT: &[&str] =
@@ -177,7 +179,7 @@ fn libraries_stay_behind_their_door() {
             );
         }
         let unsafe_code = source.code.contains("unsafe ") || source.code.contains("allow(unsafe");
-        let may = source.module == UNSAFE_MODULE;
+        let may = source.module == UNSAFE_MODULE || source.path.ends_with(UNSAFE_FILE);
         assert!(may || !unsafe_code, "{} holds unsafe code", source.path.display());
     }
 }

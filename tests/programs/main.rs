@@ -1,6 +1,7 @@
 //! Indexing programs: transactions of recorded networks and made ones, run again with programs in
 //! place of contracts.
 
+#[allow(dead_code)] // Other tests use the rest of it.
 #[path = "../decode/fixtures.rs"]
 mod fixtures;
 #[path = "../common"]
@@ -9,6 +10,7 @@ mod common {
 }
 
 mod engine_check;
+mod engine_creation;
 mod engine_fidelity;
 mod engine_functions;
 mod engine_hostile;

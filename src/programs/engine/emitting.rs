@@ -5,7 +5,9 @@
 //! rolls them back; so the events that are left in the end say which emits count, and in which order.
 
 use soroban_env_host::events::HostEvent;
-use soroban_env_host::xdr::{ContractEventBody, Limits as XdrLimits, ScMap, ScVal, WriteXdr};
+use soroban_env_host::xdr::{
+    ContractEventBody, Limits as XdrLimits, ScErrorType, ScMap, ScVal, WriteXdr,
+};
 use soroban_env_host::{Env, EnvBase, Host, HostError, TryFromVal, U32Val, Val, VecObject, Void};
 use wasmtime::{Caller, Linker};
 
@@ -75,7 +77,11 @@ fn rows_value(host: &Host, fields: Val, target: &str, limits: &Limits) -> Result
     match ScVal::try_from_val(host, &fields) {
         Ok(ScVal::Map(Some(map))) => Ok(map),
         Ok(_) => Err(format!("the program emitted '{target}' without a struct of named fields")),
-        Err(_) => Err(format!("the fields of '{target}' are nested deeper than a row may be")),
+        Err(error) if error.is_type(ScErrorType::Context) => {
+            let most = limits.depth;
+            Err(format!("the fields of '{target}' are nested deeper than {most} levels"))
+        }
+        Err(error) => Err(format!("the fields of '{target}' cannot be read: {error:?}")),
     }
 }
 

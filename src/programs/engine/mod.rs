@@ -3,7 +3,8 @@
 //! A run builds an unmodified contract host for one transaction on the state before it. The host
 //! calls the registered contracts as it calls natively compiled ones, and each such call is a fresh
 //! instance of the program's module (`frame`), whose imports lead back into the host (`interface`,
-//! `guest_memory`, `emitting`). All other contracts run in the host's own interpreter.
+//! `guest_memory`, `emitting`). All other contracts run in the host's own interpreter, as does a
+//! contract that replaces its own code, for the rest of that transaction.
 //!
 //! | File | Knows |
 //! |---|---|
