@@ -9,6 +9,7 @@ mod import;
 mod open;
 mod output;
 mod serve;
+mod sql_worker;
 mod status;
 mod token;
 mod verify;
@@ -70,6 +71,8 @@ enum Verb {
     Verify(verify::Verify),
     Config(config::Config),
     Version(version::Version),
+    #[command(hide = true)]
+    SqlWorker(sql_worker::SqlWorker),
 }
 
 /// Does what the arguments ask for.
@@ -85,6 +88,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Verify(verb) => verb.run(&common),
         Verb::Config(verb) => verb.run(&common),
         Verb::Version(verb) => verb.run(),
+        Verb::SqlWorker(verb) => verb.run(),
     }
 }
 

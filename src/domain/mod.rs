@@ -3,6 +3,7 @@
 
 mod compressed_ledger;
 mod contract_id;
+mod emit;
 mod event_id;
 mod hash;
 mod ledger_seq;
@@ -13,6 +14,7 @@ mod start_point;
 
 pub use compressed_ledger::CompressedLedger;
 pub use contract_id::ContractId;
+pub use emit::Emit;
 pub use event_id::{EventId, RpcEventId};
 pub use hash::{Hash32, LedgerHash, TxHash};
 pub use ledger_seq::{LedgerRange, LedgerSeq};

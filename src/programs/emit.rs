@@ -1,16 +1,3 @@
-//! What a program emits: one struct of named values, which becomes one row.
+//! What a program emits. The word itself is the domain's, because tables are made of it too.
 
-use stellar_xdr::ScMap;
-
-use crate::domain::ContractId;
-
-/// One emit of a run that was not rolled back.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Emit {
-    /// The contract in whose frame it was made.
-    pub contract: ContractId,
-    /// The struct's name as the program gives it (`snake_case` when it is derived).
-    pub target: String,
-    /// Fields by name; keys are symbols, in the order of XDR maps.
-    pub fields: ScMap,
-}
+pub use crate::domain::Emit;
