@@ -103,6 +103,7 @@ impl Worker {
             .arg(VERB)
             .current_dir(directory)
             .env_clear()
+            .envs(size_of_the_machine(&opening))
             .stdin(Stdio::from(OwnedFd::from(other)))
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -246,6 +247,16 @@ impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.worker.waiting.lock().callers.remove(&self.id);
     }
+}
+
+/// The only two variables that a worker has. Told by them how large the machine is, DuckDB does not
+/// look it up in files of the system, which are closed to it.
+fn size_of_the_machine(opening: &Opening) -> [(&'static str, String); 2] {
+    let megabytes = (opening.memory >> 20).max(1);
+    [
+        ("SLURM_CPUS_ON_NODE", opening.threads.max(1).to_string()),
+        ("SLURM_MEM_PER_NODE", format!("{megabytes}M")),
+    ]
 }
 
 /// Gives replies to those who wait, until there are no more.

@@ -152,7 +152,6 @@ pub const REFUSED: &[&str] = &[
     "SHOW DATABASES",
     "SHOW VARIABLES",
     "DESCRIBE DATABASES",
-    "SHOW ALL",
     "SHOW duckdb_settings",
     "PRAGMA database_list",
     "PRAGMA show_databases",

@@ -182,6 +182,8 @@ fn full_name(program: ProgramId, table: &TableSchema) -> String {
 }
 
 fn create(connection: &Connection, program: ProgramId, table: &TableSchema) -> Result<(), Failure> {
+    // A view may have its name, and goes after tables.
+    drop_views(connection)?;
     let injected = names::INJECTED.iter().map(|(name, kind)| format!("{} {kind}", quoted(name)));
     let own = table.columns.iter().map(|it| format!("{} {}", quoted(&it.name), it.kind));
     let columns: Vec<String> = injected.chain(own).collect();

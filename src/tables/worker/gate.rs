@@ -69,7 +69,7 @@ impl Gate {
             statements += usize::from(depth == ast::STATEMENT);
             describes |= object.get("type") == Some("SHOW_REF");
             if verdict.is_ok() {
-                verdict = self.look_at(object, own);
+                verdict = self.look_at(object, own, (sql, examined));
             }
         });
         verdict?;
@@ -80,9 +80,14 @@ impl Gate {
         }
     }
 
-    fn look_at(&self, object: &ast::Object, own: &BTreeSet<String>) -> Result<(), Failure> {
+    fn look_at(
+        &self,
+        object: &ast::Object,
+        own: &BTreeSet<String>,
+        texts: (&str, &str),
+    ) -> Result<(), Failure> {
         if let Some(message) = object.get("error_message") {
-            return Err(not_parsed(object, message));
+            return Err(not_parsed(object, message, texts));
         }
         if let Some(kind) = object.get("type")
             && kind.ends_with("_NODE")
@@ -145,20 +150,29 @@ fn may_call(name: &str, in_from: bool) -> Result<(), Failure> {
     }
 }
 
-/// What the parser said, as DuckDB says it of a statement that it executes.
-fn not_parsed(object: &ast::Object, message: &str) -> Failure {
+/// What the parser said, as DuckDB says it of a statement that it executes. The texts are the query and
+/// the part of it that was parsed, which is its end.
+fn not_parsed(object: &ast::Object, message: &str, texts: (&str, &str)) -> Failure {
     match object.get("error_type") {
         Some("not implemented") if message.starts_with("Only SELECT") => refused(
             "Only statements that read are answered: SELECT, WITH, FROM, DESCRIBE, SHOW, SUMMARIZE, \
              EXPLAIN, PIVOT (with its values: ON column IN (...))",
         ),
-        Some("parser") => refused(&format!("Parser Error: {message}{}", position(object))),
+        Some("parser") => refused(&format!(
+            "Parser Error: {message}{}",
+            position(object, texts).unwrap_or_default()
+        )),
         _ => refused(message),
     }
 }
 
-fn position(object: &ast::Object) -> String {
-    object.get("position").map(|at| format!(" (at character {at})")).unwrap_or_default()
+/// Where in the query the parser stopped.
+fn position(object: &ast::Object, (sql, examined): (&str, &str)) -> Option<String> {
+    let at = object.get("position")?.parse::<usize>().ok()?;
+    let before = sql.get(..sql.len() - examined.len() + at)?;
+    let line = before.matches('\n').count() + 1;
+    let character = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    Some(format!(" (line {line}, character {character})"))
 }
 
 fn refused(message: &str) -> Failure {
