@@ -338,7 +338,11 @@ fn ask(slot: &Slot, request: QueryRequest) -> Result<QueryAnswer, QueryError> {
     let Some(_asking) = slot.begin_asking() else {
         return Err(QueryError::Busy(limits.at_a_time));
     };
-    let unavailable = |error: TablesError| QueryError::Unavailable(error.to_string());
+    // Who asks has nothing from the details, which may tell where files are.
+    let unavailable = |error: TablesError| {
+        tracing::warn!(owner = %slot.owner, %error, "a query cannot be answered");
+        QueryError::Unavailable("The tables cannot be read right now".to_owned())
+    };
     let worker = slot.running().map_err(unavailable)?;
     if slot.is_incomplete() {
         return Err(QueryError::Unavailable("The tables are being built anew".to_owned()));

@@ -26,7 +26,7 @@ fn kill(process: u32) {
 
 /// A run with a few rows of two tables, whose columns change as the runs go on.
 fn run(program: &mut Program, number: u32) {
-    let wide = if number % 37 == 0 { i128(i128::MIN) } else { i128(i128::from(number)) };
+    let wide = if number.is_multiple_of(37) { i128(i128::MIN) } else { i128(i128::from(number)) };
     let mut emits = Vec::new();
     for part in 0..number % 5 {
         let mut fields = vec![("n", ScVal::U32(number)), ("part", ScVal::U32(part))];
@@ -38,7 +38,7 @@ fn run(program: &mut Program, number: u32) {
         }
         emits.push(emit("t", fields));
     }
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         emits.push(emit("u", [("note", string("x".repeat(number as usize % 2_000)))]));
     }
     program.run(emits).unwrap();

@@ -18,7 +18,7 @@ fn muxed() -> ScVal {
     // The example of SEP-23.
     let key = "3f0c34bf93ad0d9971d04ccc90f705511c838aad9734a4a2fb0d7a03fc7fe89a";
     let key = hex::decode(key).unwrap().try_into().unwrap();
-    let account = MuxedEd25519Account { id: 0, ed25519: Uint256(key) };
+    let account = MuxedEd25519Account { id: 1 << 63, ed25519: Uint256(key) };
     ScVal::Address(ScAddress::MuxedAccount(account))
 }
 

@@ -1,6 +1,5 @@
 //! Answers one query: examined, in a transaction that only reads, until its time is up.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
@@ -8,11 +7,11 @@ use duckdb::types::{ToSqlOutput, Value};
 use duckdb::{Connection, Statement, ToSql, params_from_iter};
 use parking_lot::Mutex;
 
+use super::change::Names;
 use super::database::is_damage;
 use super::gate::Gate;
 use super::timer::{Timed, Timer};
 use crate::tables::answer::{Answer, AnswerError, Style, with_unique_id};
-use crate::tables::names;
 use crate::tables::wire::{Failure, Question};
 
 /// What queries are examined with.
@@ -20,13 +19,14 @@ pub struct Examiner {
     parser: Mutex<Connection>,
     /// None when statements are not examined, to test the other wall.
     gate: Option<Gate>,
+    names: Names,
 }
 
 impl Examiner {
     /// Parses with that connection.
-    pub fn new(parser: Connection, sql_wall: bool) -> duckdb::Result<Self> {
+    pub fn new(parser: Connection, sql_wall: bool, names: Names) -> duckdb::Result<Self> {
         let gate = sql_wall.then(|| Gate::new(&parser)).transpose()?;
-        Ok(Self { parser: Mutex::new(parser), gate })
+        Ok(Self { parser: Mutex::new(parser), gate, names })
     }
 }
 
@@ -56,8 +56,8 @@ fn examined(
     if let Some(gate) = &examiner.gate {
         let begin = "BEGIN TRANSACTION READ ONLY";
         connection.execute_batch(begin).map_err(failed)?;
-        let own = own_names(connection).map_err(failed)?;
-        describes = gate.pass(&examiner.parser.lock(), &question.sql, &own)?;
+        let parser = examiner.parser.lock();
+        describes = gate.pass(&parser, &question.sql, &examiner.names.read())?;
     }
     let mut statement = connection.prepare(&question.sql).map_err(failed)?;
     let parameters = parameters(&statement, question)?;
@@ -93,12 +93,6 @@ fn read(
         }
     }
     answer.end().map_err(unanswerable)
-}
-
-fn own_names(connection: &Connection) -> duckdb::Result<BTreeSet<String>> {
-    let tables = "SELECT lower(table_name) FROM information_schema.tables WHERE table_schema = ?";
-    let mut statement = connection.prepare(tables)?;
-    statement.query_map([names::SCHEMA], |row| row.get(0))?.collect()
 }
 
 /// Why a query failed, from what DuckDB says.

@@ -2,9 +2,11 @@
 //! one transaction each.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use arrow::ipc::reader::StreamReader;
 use duckdb::{Connection, params};
+use parking_lot::RwLock;
 
 use super::database::{OWN_SCHEMA, other};
 use crate::domain::ProgramId;
@@ -17,13 +19,18 @@ use crate::tables::wire::{Definition, Failure};
 pub struct Changer<'a> {
     connection: &'a Connection,
     /// What is committed.
-    programs: BTreeMap<ProgramId, Definition>,
+    programs: Arc<BTreeMap<ProgramId, Definition>>,
+    /// The names of tables and views among it.
+    names: Names,
     change: Option<Change>,
 }
 
+/// The names of the owner's tables and views in lower case, as of the last change.
+pub type Names = Arc<RwLock<BTreeSet<String>>>;
+
 /// A change that has begun.
 struct Change {
-    programs: BTreeMap<ProgramId, Definition>,
+    programs: Arc<BTreeMap<ProgramId, Definition>>,
     views_changed: bool,
     /// Why it cannot be made; what follows is not looked at.
     failed: Option<Failure>,
@@ -31,16 +38,18 @@ struct Change {
 
 impl<'a> Changer<'a> {
     /// For a database with these programs.
-    pub fn new(connection: &'a Connection, programs: Vec<Definition>) -> Self {
-        let programs = programs.into_iter().map(|it| (it.program, it)).collect();
-        Self { connection, programs, change: None }
+    pub fn new(connection: &'a Connection, programs: Vec<Definition>, names: Names) -> Self {
+        let programs = programs.into_iter().map(|it| (it.program, it));
+        let programs = Arc::new(programs.collect());
+        *names.write() = all_names(&programs);
+        Self { connection, programs, names, change: None }
     }
 
     /// Begins a change; one that was not ended is forgotten.
     pub fn begin(&mut self) {
         self.abort();
         let failed = self.connection.execute_batch("BEGIN TRANSACTION").err().map(other);
-        let programs = self.programs.clone();
+        let programs = Arc::clone(&self.programs);
         self.change = Some(Change { programs, views_changed: false, failed });
     }
 
@@ -67,7 +76,7 @@ impl<'a> Changer<'a> {
                 connection.execute(&insert, params![program.0]).map_err(other)?;
             }
             change.views_changed = true;
-            change.programs.insert(definition.program, definition);
+            Arc::make_mut(&mut change.programs).insert(definition.program, definition);
             Ok(())
         });
     }
@@ -92,7 +101,8 @@ impl<'a> Changer<'a> {
     pub fn drop(&mut self, program: ProgramId) {
         let connection = self.connection;
         self.step(|change| {
-            let Some(definition) = change.programs.remove(&program) else { return Ok(()) };
+            let programs = Arc::make_mut(&mut change.programs);
+            let Some(definition) = programs.remove(&program) else { return Ok(()) };
             drop_views(connection)?;
             for table in definition.schema.tables() {
                 let table = quoted(&names::table(program, &table.target));
@@ -133,6 +143,9 @@ impl<'a> Changer<'a> {
         };
         match change.failed {
             None => {
+                if change.views_changed {
+                    *self.names.write() = all_names(&change.programs);
+                }
                 self.programs = change.programs;
                 Ok(())
             }
@@ -248,31 +261,45 @@ fn drop_views(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A view for each table, called by the project. Where two have one name, the owner's own program goes
-/// before someone else's and the older before the newer, so that nobody's public program can take the
-/// place of what the owner asks for.
 fn create_views(
     connection: &Connection,
     programs: &BTreeMap<ProgramId, Definition>,
 ) -> Result<(), Failure> {
-    let tables = |definition: &Definition| {
-        let program = definition.program;
-        let targets = definition.schema.tables().iter().map(|table| table.target.clone());
-        targets.map(move |target| names::table(program, &target)).collect::<Vec<_>>()
-    };
-    let mut taken: BTreeSet<String> =
-        programs.values().flat_map(tables).map(|table| names::folded(&table)).collect();
+    for (view, table) in views(programs) {
+        let (schema, view, table) = (names::SCHEMA, quoted(&view), quoted(&table));
+        run(connection, &format!("CREATE VIEW {schema}.{view} AS SELECT * FROM {schema}.{table}"))?;
+    }
+    Ok(())
+}
+
+/// The names of all tables and views, in lower case.
+fn all_names(programs: &BTreeMap<ProgramId, Definition>) -> BTreeSet<String> {
+    let views = views(programs).into_iter().map(|(view, _)| view);
+    views.chain(tables(programs)).map(|name| names::folded(&name)).collect()
+}
+
+fn tables(programs: &BTreeMap<ProgramId, Definition>) -> impl Iterator<Item = String> {
+    programs.values().flat_map(|definition| {
+        let tables = definition.schema.tables().iter();
+        tables.map(|table| names::table(definition.program, &table.target))
+    })
+}
+
+/// A view for each table, called by the project, and the table. Where two have one name, the owner's own
+/// program goes before someone else's and the older before the newer, so that nobody's public program
+/// can take the place of what the owner asks for; tables go before all views.
+fn views(programs: &BTreeMap<ProgramId, Definition>) -> Vec<(String, String)> {
+    let mut taken: BTreeSet<String> = tables(programs).map(|table| names::folded(&table)).collect();
     let own = programs.values().filter(|definition| definition.own);
     let others = programs.values().filter(|definition| !definition.own);
+    let mut views = Vec::new();
     for definition in own.chain(others) {
         for table in definition.schema.tables() {
             let view = names::view(&definition.project, &table.target);
             if taken.insert(names::folded(&view)) {
-                let table = full_name(definition.program, table);
-                let view = format!("{}.{}", names::SCHEMA, quoted(&view));
-                run(connection, &format!("CREATE VIEW {view} AS SELECT * FROM {table}"))?;
+                views.push((view, names::table(definition.program, &table.target)));
             }
         }
     }
-    Ok(())
+    views
 }

@@ -150,7 +150,9 @@ pub fn is_damage(message: &str) -> bool {
         && ["Corrupt", "checksum", "Could not read", "end of file"]
             .iter()
             .any(|word| message.contains(word));
-    io || message.starts_with("Serialization Error: ")
+    io || ["Data Corruption Error: ", "Serialization Error: "]
+        .iter()
+        .any(|kind| message.starts_with(kind))
 }
 
 /// While opening, an error means damage unless it says that something outside is amiss.

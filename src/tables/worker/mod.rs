@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use rustix::process::{Signal, getpid, kill_process};
 
 use self::ask::Examiner;
-use self::change::Changer;
+use self::change::{Changer, Names};
 use self::database::{Contents, Database};
 use self::timer::Timer;
 use super::wire::{self, Confinement, Failure, Frame, Opening, Question, Reply, Request};
@@ -108,7 +108,8 @@ fn serve(
     replies: &Replies,
 ) -> Result<(), WorkerError> {
     let Database { changes, readers, parser } = database;
-    let examiner = match Examiner::new(parser, opening.sql_wall) {
+    let names = Names::default();
+    let examiner = match Examiner::new(parser, opening.sql_wall, Arc::clone(&names)) {
         Ok(examiner) => Arc::new(examiner),
         Err(error) => {
             replies.send(id, &Reply::Failed(database::other(error)), &[]);
@@ -124,7 +125,9 @@ fn serve(
     let mut threads = Vec::new();
     {
         let replies = replies.clone();
-        let changes = move || change(changes, programs, &to_change, &replies);
+        let changes = move || {
+            change(Changer::new(&changes, programs, names), &changes, &to_change, &replies);
+        };
         threads.push(thread::Builder::new().stack_size(STACK).spawn(changes)?);
     }
     for reader in readers {
@@ -177,12 +180,11 @@ fn hand_out(
 
 /// Makes changes, one after the other.
 fn change(
-    connection: duckdb::Connection,
-    programs: Vec<wire::Definition>,
+    mut changer: Changer<'_>,
+    connection: &duckdb::Connection,
     requests: &Receiver<Frame<Request>>,
     replies: &Replies,
 ) {
-    let mut changer = Changer::new(&connection, programs);
     while let Ok(Frame { id, head, body }) = requests.recv() {
         let reply = match head {
             Request::Begin => {
@@ -208,7 +210,7 @@ fn change(
             Request::Commit { commit, watermarks } => {
                 reply(changer.commit(commit, &watermarks).map(|()| Reply::Committed))
             }
-            Request::Digest => reply(digest::digest(&connection).map(Reply::Digest)),
+            Request::Digest => reply(digest::digest(connection).map(Reply::Digest)),
             Request::Open(_) | Request::Query(_) | Request::Stop => {
                 Reply::Failed(Failure::Unavailable("not now".to_owned()))
             }

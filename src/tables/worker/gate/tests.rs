@@ -28,7 +28,11 @@ fn the_list_knows_every_function() {
     let both: Vec<_> = FUNCTIONS.intersection(&left_out).collect();
     assert!(both.is_empty(), "{both:?}");
     let known: HashSet<&str> = known.iter().map(String::as_str).collect();
-    let gone: Vec<_> = FUNCTIONS.union(&left_out).filter(|name| !known.contains(*name)).collect();
+    // Outside of FROM, unnest is a part of the language.
+    let gone: Vec<_> = FUNCTIONS
+        .union(&left_out)
+        .filter(|name| !known.contains(*name) && **name != "unnest")
+        .collect();
     assert!(gone.is_empty(), "DuckDB no longer has {gone:?}");
 }
 
