@@ -1,4 +1,5 @@
-//! The C library's allocator, told how this program uses memory. The one module with unsafe code.
+//! What the compiler cannot check about memory: settings of the C library's allocator, and compiled code
+//! that is taken into memory. The one module with unsafe code.
 #![allow(unsafe_code)]
 
 /// Larger pieces are asked of the operating system one by one, in bytes. Ledgers are smaller.
@@ -19,4 +20,19 @@ pub fn keep_freed_memory() {
         // the allocator's lock for it (mallopt(3)). A value that it refuses changes nothing.
         unsafe { libc::mallopt(parameter, value) };
     }
+}
+
+/// Takes compiled code of a program into memory: bytes that [`wasmtime::Module::serialize`] made in this
+/// process or an earlier one, whose digest the caller has compared with the one noted when they were
+/// written.
+///
+/// # Errors
+/// When the code is for another version or configuration of wasmtime, which it checks itself.
+pub fn compiled_module(
+    engine: &wasmtime::Engine,
+    code: &[u8],
+) -> wasmtime::Result<wasmtime::Module> {
+    // SAFETY: the bytes were made by `serialize` and lie in a directory that only this program writes;
+    // their digest says that nothing has changed since.
+    unsafe { wasmtime::Module::deserialize(engine, code) }
 }

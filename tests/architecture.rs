@@ -19,12 +19,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("pipeline", &["decode", "domain", "source", "store", "verify"]),
     ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),
-    ("api", &["auth", "decode", "domain", "observe", "store"]),
+    ("tables", &["domain"]),
+    ("programs", &["decode", "domain", "memory", "observe", "store", "tables"]),
+    ("api", &["auth", "decode", "domain", "observe", "programs", "store", "tables"]),
     (
         "service",
         &[
             "api", "auth", "config", "control", "domain", "notify", "observe", "pipeline",
-            "source", "store", "verify",
+            "programs", "source", "store", "tables", "verify",
         ],
     ),
 ];
@@ -35,15 +37,23 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("warp", &["api"]),
     ("jsonwebtoken", &["auth"]),
     ("governor", &["api"]),
-    ("soroban_env_host", &["source"]),
+    ("soroban_env_host", &["programs", "source"]),
+    ("wasmtime", &["memory", "programs"]),
+    ("wasmparser", &["programs"]),
+    ("duckdb", &["tables"]),
+    ("arrow", &["tables"]),
+    ("parquet", &["tables"]),
+    ("landlock", &["tables"]),
+    ("seccompiler", &["tables"]),
     ("prometheus", &["observe"]),
-    ("reqwest", &["notify", "source"]),
+    ("reqwest", &["cli", "notify", "source"]),
     ("rustls", &["source"]),
     ("rusty_s3", &["source"]),
     ("clap", &["cli", "main"]),
     ("indicatif", &["cli"]),
     ("anyhow", &["cli", "main"]),
-    ("libc", &["memory"]),
+    // Numbers of system calls are constants.
+    ("libc", &["memory", "tables"]),
 ];
 
 /// The one module that may hold unsafe code.

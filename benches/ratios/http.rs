@@ -111,6 +111,7 @@ impl Server {
             tokens: Arc::new(tokens),
             health: Arc::new(Health::default()),
             network,
+            programs: None,
             settings: ApiSettings { rate_limit: None, ..ApiSettings::default() },
             clock: Arc::new(now),
             metrics: None,

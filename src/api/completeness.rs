@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::answer::Answer;
-use super::router::{Access, Call, Route, Work};
+use super::router::{Access, Call, Route, Verb, Work};
 use super::{ApiError, Deps};
 use crate::domain::LedgerRange;
 use crate::store::{CoveredLedgers, IndexedAs};
@@ -12,6 +12,7 @@ use crate::store::{CoveredLedgers, IndexedAs};
 /// Routes of this area.
 pub(super) const ROUTES: [Route; 1] = [Route {
     template: "/rest/completeness",
+    verb: Verb::Get,
     access: Access::Public,
     work: Work::Blocking(completeness),
 }];

@@ -3,12 +3,13 @@
 use std::sync::LazyLock;
 
 use super::answer::Answer;
-use super::router::{Access, Call, Route, Work};
+use super::router::{Access, Call, Route, Verb, Work};
 use super::{ApiError, Deps};
 
 /// Routes of this area.
 pub(super) const ROUTES: [Route; 1] = [Route {
     template: "/rest/openapi.json",
+    verb: Verb::Get,
     access: Access::Public,
     work: Work::Blocking(description),
 }];

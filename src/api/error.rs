@@ -4,7 +4,9 @@ use warp::http::StatusCode;
 
 use crate::auth::{Refusal, TokenError};
 use crate::domain::excerpt;
+use crate::programs::ProgramError;
 use crate::store::StoreError;
+use crate::tables::query::QueryError;
 
 /// Why a request, or the server itself, failed.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +68,15 @@ pub enum ApiError {
         /// Seconds after which it is worth trying again.
         retry_after: u64,
     },
+    /// The request's body is malformed: one sentence about what is wrong.
+    #[error("the request body is malformed: {0}")]
+    Body(String),
+    /// Programs are not served here.
+    #[error("custom indexing programs are not running here: give the operator the request id")]
+    NoPrograms,
+    /// What was asked of programs was not done.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// The service is down, as `/rest/health/ready` reports it.
     #[error("the service is not ready: {0}")]
     NotReady(String),
@@ -91,6 +102,11 @@ impl ApiError {
         Self::Parameter { name, problem: problem.into() }
     }
 
+    /// A malformed body.
+    pub(super) fn body(problem: impl Into<String>) -> Self {
+        Self::Body(problem.into())
+    }
+
     /// An unknown route.
     pub(super) fn unknown_route(path: &str) -> Self {
         Self::UnknownRoute(excerpt(path))
@@ -114,7 +130,9 @@ impl ApiError {
             Self::UriTooLong(_) => (StatusCode::URI_TOO_LONG, "uri_too_long"),
             Self::TooManyRequests { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
             Self::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
-            Self::NotReady(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+            Self::NotReady(_) | Self::NoPrograms => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+            Self::Body(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+            Self::Program(error) => of_program(error),
             Self::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
             Self::Panic | Self::Listener(_) | Self::Start(_) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal")
@@ -128,9 +146,50 @@ impl ApiError {
             Self::TooManyRequests { retry_after } | Self::Busy { retry_after } => {
                 Some(*retry_after)
             }
-            Self::NotReady(_) | Self::Token(TokenError::Unverifiable(_)) => Some(5),
+            Self::NotReady(_) | Self::NoPrograms | Self::Token(TokenError::Unverifiable(_)) => {
+                Some(5)
+            }
+            Self::Program(error) => match of_program(error).0 {
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Some(1),
+                _ => None,
+            },
             _ => None,
         }
+    }
+}
+
+fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
+    match error {
+        ProgramError::Unknown(_) | ProgramError::NoBackfill(_) => {
+            (StatusCode::NOT_FOUND, "not_found")
+        }
+        ProgramError::NotYours(_) => (StatusCode::FORBIDDEN, "forbidden"),
+        ProgramError::ProjectExists(_) => (StatusCode::CONFLICT, "project_exists"),
+        ProgramError::Registered(_) => (StatusCode::CONFLICT, "contract_registered"),
+        ProgramError::BackfillRuns(_) => (StatusCode::CONFLICT, "backfill_running"),
+        ProgramError::Full(_) => (StatusCode::CONFLICT, "storage_full"),
+        ProgramError::Value { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
+        ProgramError::UnknownTransaction(_) => (StatusCode::BAD_REQUEST, "unknown_transaction"),
+        ProgramError::Module(_) => (StatusCode::UNPROCESSABLE_ENTITY, "module_refused"),
+        ProgramError::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+        ProgramError::Query(error) => of_query(error),
+        ProgramError::Tables(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+        ProgramError::Engine(_)
+        | ProgramError::State(_)
+        | ProgramError::Transaction(_)
+        | ProgramError::Run(_)
+        | ProgramError::Damaged(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+        ProgramError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
+    }
+}
+
+fn of_query(error: &QueryError) -> (StatusCode, &'static str) {
+    match error {
+        QueryError::Refused(_) => (StatusCode::UNPROCESSABLE_ENTITY, "query_refused"),
+        QueryError::TooLarge(_) => (StatusCode::UNPROCESSABLE_ENTITY, "result_too_large"),
+        QueryError::TimedOut(_) => (StatusCode::UNPROCESSABLE_ENTITY, "query_timeout"),
+        QueryError::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
+        QueryError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::params::{self, Query};
-use super::router::{Access, Call, Handler, Route, Work};
+use super::router::{Access, Call, Handler, Route, Verb, Work};
 use super::{ApiError, json, page};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, EventId, LedgerRange};
@@ -13,7 +13,7 @@ const USUAL_EVENTS: usize = 4;
 
 const fn route(template: &'static str, handler: Handler<Store>) -> Route {
     let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
-    Route { template, access, work: Work::Kept(handler) }
+    Route { template, verb: Verb::Get, access, work: Work::Kept(handler) }
 }
 
 /// Routes of this area.

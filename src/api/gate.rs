@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::{FutureExt, Stream, StreamExt};
 use tokio::time::{Instant as Deadline, timeout_at};
 use warp::Buf;
@@ -23,9 +24,10 @@ use super::answer::{Answer, Finished, JSON};
 use super::answers::{Answers, Question};
 use super::blocking::Readers;
 use super::limits::{Caller, Limits};
-use super::router::{self, Access, Call, Handler, Match, Route, Work};
+use super::router::{self, Access, Call, Handler, Match, Route, Verb, Work};
 use super::{ApiError, Deps, LARGEST_BODY, LONGEST_URI, RequestSummary, compression, cors, error};
 use crate::auth::{Claims, TokenError, decide};
+use crate::domain::Owner;
 use crate::store::Store;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -46,6 +48,8 @@ pub(super) struct Gate {
     deps: Deps,
     limits: Limits,
     readers: Readers,
+    /// Where requests wait for what takes long.
+    patient: Readers,
     answers: Answers,
 }
 
@@ -56,7 +60,14 @@ struct Outcome {
     was_kept: Option<bool>,
 }
 
-/// What came of a request's body, which no route has a use for.
+/// A request that may reach its handler.
+struct Admitted<'a> {
+    route: &'static Route,
+    path_value: &'a str,
+    owner: Option<Owner>,
+}
+
+/// What came of a request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Body {
     /// Absent, or read to its end: the connection is ready for the next request.
@@ -69,7 +80,8 @@ impl Gate {
     pub(super) fn new(deps: Deps) -> Self {
         let limits = Limits::new(deps.settings.rate_limit);
         let readers = Readers::new(deps.settings.readers, deps.settings.waiting_readers);
-        Self { deps, limits, readers, answers: Answers::new() }
+        let patient = Readers::new(deps.settings.slow_requests, deps.settings.waiting_readers);
+        Self { deps, limits, readers, patient, answers: Answers::new() }
     }
 
     /// Where requests read the store.
@@ -108,15 +120,27 @@ impl Gate {
         body_state: &mut Body,
     ) -> Result<Option<Outcome>, ApiError> {
         let admitted = self.admit(head, found);
-        let consumed =
-            if has_body(&head.headers) { self.consume(head, body).await } else { Ok(()) };
-        if consumed.is_err() {
+        // A body that nobody wants is read all the same, so that the connection can go on.
+        let largest = match &admitted {
+            Ok(Some(admitted)) => admitted.route.verb.largest_body(),
+            _ => LARGEST_BODY,
+        };
+        let body = match has_body(&head.headers) {
+            true => self.read(head, body, largest).await,
+            false => Ok(Bytes::new()),
+        };
+        if body.is_err() {
             *body_state = Body::Abandoned;
         }
         // Who has no right is told so, whatever the body is.
-        let Some((route, path_value)) = admitted? else { return Ok(None) };
-        consumed?;
-        let call = Call { path_value, query: &head.query };
+        let Some(Admitted { route, path_value, owner }) = admitted? else { return Ok(None) };
+        let body = match (body?, route.verb) {
+            (body, Verb::Post { .. }) => body,
+            _ => Bytes::new(),
+        };
+        let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let query = &head.query;
+        let call = Call { path_value, query, body: &body, content_type, owner: owner.as_ref() };
         let wants_gzip = compression::wants_gzip(&head.headers);
         let finished = |answer| Outcome { answer: finish(answer, wants_gzip), was_kept: None };
         match route.work {
@@ -124,8 +148,13 @@ impl Gate {
             Work::Blocking(handler) => {
                 self.readers.run(|| handler(&self.deps, &call).map(finished)).await?
             }
+            Work::Slow(handler) => {
+                let work = || handler(&self.deps, &call).map(finished);
+                // It may wait for other processes; the reactor's work goes to another thread.
+                self.patient.run(|| tokio::task::block_in_place(work)).await?
+            }
             Work::Kept(handler) => {
-                let Call { path_value, query } = call;
+                let Call { path_value, query, .. } = call;
                 let question = Question { route: route.template, path_value, query, wants_gzip };
                 self.kept(&question, handler).await
             }
@@ -148,7 +177,7 @@ impl Gate {
             // Before the first row is read: whatever is written meanwhile makes this one the past.
             let generation = store.generation();
             let Question { path_value, query, wants_gzip, .. } = *question;
-            let answer = finish(handler(store, &Call { path_value, query })?, wants_gzip);
+            let answer = finish(handler(store, &Call::reading(path_value, query))?, wants_gzip);
             if let Some(generation) = generation {
                 self.answers.keep(question, generation, &answer);
             }
@@ -158,11 +187,7 @@ impl Gate {
     }
 
     /// Whether the request may reach a handler, and which; `None` when it only asks for options.
-    fn admit<'a>(
-        &self,
-        head: &Head,
-        found: Match<'a>,
-    ) -> Result<Option<(&'static Route, &'a str)>, ApiError> {
+    fn admit<'a>(&self, head: &Head, found: Match<'a>) -> Result<Option<Admitted<'a>>, ApiError> {
         if head.path.len() + head.query.len() > LONGEST_URI {
             return Err(ApiError::UriTooLong(LONGEST_URI));
         }
@@ -171,20 +196,21 @@ impl Gate {
             Match::Options(_) => Ok(None),
             Match::WrongMethod(_) => {
                 let method = crate::domain::excerpt(head.method.as_str());
-                Err(ApiError::Method { method, allow: router::ALLOW })
+                Err(ApiError::Method { method, allow: found.methods().allow() })
             }
             Match::Handle(route, path_value) => {
-                self.authorize(head, route)?;
-                Ok(Some((route, path_value)))
+                let claims = self.authorize(head, route)?;
+                let owner = claims.map(|claims| Owner(claims.sub.clone()));
+                Ok(Some(Admitted { route, path_value, owner }))
             }
         }
     }
 
-    fn authorize(&self, head: &Head, route: &Route) -> Result<(), ApiError> {
+    fn authorize(&self, head: &Head, route: &Route) -> Result<Option<Arc<Claims>>, ApiError> {
         let by_address = || Caller::address(self.client_address(head));
         match route.access {
-            Access::Probe | Access::Operator => Ok(()),
-            Access::Public => self.limits.count(by_address),
+            Access::Probe | Access::Operator => Ok(None),
+            Access::Public => self.limits.count(by_address).map(|()| None),
             Access::Token(right) => {
                 let claims = match self.verify(&head.headers) {
                     Ok(claims) => claims,
@@ -195,7 +221,8 @@ impl Gate {
                     }
                 };
                 self.limits.count(|| Caller::Token(claims.jti.clone()))?;
-                Ok(decide(&claims, right, &self.deps.network)?)
+                decide(&claims, right, &self.deps.network)?;
+                Ok(Some(claims))
             }
         }
     }
@@ -220,32 +247,33 @@ impl Gate {
             .unwrap_or(peer)
     }
 
-    /// Reads a body to its end and drops it, so that the connection can go on.
-    async fn consume<B: Buf>(
+    /// Reads a body of at most `largest` bytes to its end.
+    async fn read<B: Buf>(
         &self,
         head: &Head,
         body: impl Stream<Item = Result<B, warp::Error>>,
-    ) -> Result<(), ApiError> {
-        let too_large = ApiError::BodyTooLarge(LARGEST_BODY);
+        largest: usize,
+    ) -> Result<Bytes, ApiError> {
+        let too_large = ApiError::BodyTooLarge(largest);
         let announced = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         if announced
             .and_then(|text| text.parse().ok())
-            .is_some_and(|length: usize| length > LARGEST_BODY)
+            .is_some_and(|length: usize| length > largest)
         {
             return Err(too_large);
         }
         let limit = self.deps.settings.body_timeout;
         let deadline = Deadline::now() + limit;
         let mut body = pin!(body);
-        let mut received = 0;
+        let mut received = BytesMut::new();
         loop {
             match timeout_at(deadline, body.next()).await {
                 Err(_) => return Err(ApiError::BodyTooSlow(limit.as_secs())),
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(received.freeze()),
                 Ok(Some(Err(_))) => return Err(ApiError::BrokenBody),
-                Ok(Some(Ok(chunk))) => received += chunk.remaining(),
+                Ok(Some(Ok(chunk))) => received.put(chunk),
             }
-            if received > LARGEST_BODY {
+            if received.len() > largest {
                 return Err(too_large);
             }
         }
@@ -261,7 +289,7 @@ impl Gate {
     ) -> Response {
         let mut response = match outcome {
             Ok(Some(outcome)) => success(outcome.answer),
-            Ok(None) => options(),
+            Ok(None) => options(found),
             Err(error) => failure(&error),
         };
         let headers = response.headers_mut();
@@ -270,7 +298,7 @@ impl Gate {
             cors::allow(headers, route.access, &self.deps.settings.cors_origins, &head.headers);
         }
         if head.method == Method::OPTIONS {
-            cors::preflight(headers);
+            cors::preflight(headers, found.methods());
         }
         if body_state == Body::Abandoned {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -316,10 +344,10 @@ fn success(finished: Finished) -> Response {
     response
 }
 
-fn options() -> Response {
+fn options(found: Match<'_>) -> Response {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(router::ALLOW));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(found.methods().allow()));
     response
 }
 

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::answer::Answer;
-use super::router::{Access, Call, Handler, Route, Work};
+use super::router::{Access, Call, Handler, Route, Verb, Work};
 use super::{ApiError, Deps};
 use crate::domain::EventId;
 use crate::observe::health::Component;
 use crate::store::StoreStatus;
 
 const fn route(template: &'static str, handler: Handler<Deps>) -> Route {
-    Route { template, access: Access::Probe, work: Work::Memory(handler) }
+    Route { template, verb: Verb::Get, access: Access::Probe, work: Work::Memory(handler) }
 }
 
 /// Routes of this area.

@@ -23,6 +23,7 @@ mod limits;
 mod metrics;
 mod page;
 mod params;
+mod retroshade;
 mod router;
 mod server;
 mod transactions;
@@ -40,6 +41,7 @@ pub use server::serve;
 use crate::auth::Tokens;
 use crate::domain::Network;
 use crate::observe::health::Health;
+use crate::programs::Programs;
 use crate::store::{IndexedAs, Store};
 
 /// Largest request body, in bytes, of every route that does not say otherwise.
@@ -63,6 +65,8 @@ pub struct Deps {
     pub settings: ApiSettings,
     /// UNIX seconds now.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Custom indexing programs; without them their routes answer 503.
+    pub programs: Option<Arc<Programs>>,
     /// Text of `/metrics`; without it the route does not exist.
     pub metrics: Option<Arc<dyn Fn() -> String + Send + Sync>>,
     /// Told of every answered request.
@@ -87,6 +91,8 @@ pub struct ApiSettings {
     pub readers: usize,
     /// Requests that may wait for a reader; further ones are answered 503.
     pub waiting_readers: usize,
+    /// Requests at a time that take long, such as queries over tables.
+    pub slow_requests: usize,
     /// How long a client may take to send a request's head, and how long an idle connection stays
     /// open.
     pub header_timeout: Duration,
@@ -110,6 +116,7 @@ impl Default for ApiSettings {
             connections: 1024,
             readers: 2 * cores,
             waiting_readers: 256,
+            slow_requests: 16,
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(15),
             write_timeout: Duration::from_secs(30),

@@ -1,17 +1,22 @@
 //! The table of routes and how a path finds its row. Knows methods and templates, not parameters.
 
+use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use warp::http::Method;
 
 use super::answer::Answer;
-use super::{ApiError, Deps, completeness, description, events, health, metrics, transactions};
+use super::{
+    ApiError, Deps, completeness, description, events, health, metrics, retroshade, transactions,
+};
 use crate::auth::Right;
+use crate::domain::Owner;
 use crate::store::Store;
 
-/// One resource. Each is read with GET; HEAD and OPTIONS follow from that.
+/// One thing that can be done with a resource.
 pub(super) struct Route {
     /// Path as the API description writes it; a segment in braces takes any value.
     pub template: &'static str,
+    pub verb: Verb,
     pub access: Access,
     pub work: Work,
 }
@@ -43,7 +48,9 @@ pub(super) enum Work {
     Memory(Handler<Deps>),
     /// It may wait for storage, or works longer than a reactor should.
     Blocking(Handler<Deps>),
-    /// The same, and the answer depends on nothing but the store and the call: it is kept, finished,
+    /// It may take seconds: a module is compiled, a query runs.
+    Slow(Handler<Deps>),
+    /// Like `Blocking`, and the answer depends on nothing but the store and the call: it is kept, finished,
     /// until the store changes ([`super::answers`]).
     Kept(Handler<Store>),
 }
@@ -58,10 +65,92 @@ pub(super) struct Call<'a> {
     pub path_value: &'a str,
     /// The raw query.
     pub query: &'a str,
+    /// The body; empty unless the route takes one.
+    pub body: &'a Bytes,
+    /// What the client says that the body is.
+    pub content_type: Option<&'a str>,
+    /// Whose token it is; none on public routes.
+    pub owner: Option<&'a Owner>,
 }
 
-/// Methods that every route answers.
-pub(super) const ALLOW: &str = "GET, HEAD, OPTIONS";
+impl<'a> Call<'a> {
+    /// A call that brings nothing but path and query.
+    pub(super) fn reading(path_value: &'a str, query: &'a str) -> Self {
+        static EMPTY: Bytes = Bytes::new();
+        Self { path_value, query, body: &EMPTY, content_type: None, owner: None }
+    }
+
+    /// Whose token it is, on a route that asks for one.
+    pub(super) fn owner(&self) -> Result<&'a Owner, ApiError> {
+        self.owner.ok_or(ApiError::NoToken)
+    }
+}
+
+/// What a route does, and so the methods that reach it: HEAD comes with GET, OPTIONS with all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// Reads.
+    Get,
+    /// Does something with a body of at most so many bytes.
+    Post { largest: usize },
+    /// Removes.
+    Delete,
+}
+
+impl Verb {
+    fn is_for(self, method: &Method) -> bool {
+        match self {
+            Self::Get => matches!(*method, Method::GET | Method::HEAD),
+            Self::Post { .. } => *method == Method::POST,
+            Self::Delete => *method == Method::DELETE,
+        }
+    }
+
+    /// Bytes of a body that are read.
+    pub(super) fn largest_body(self) -> usize {
+        match self {
+            Self::Post { largest } => largest,
+            Self::Get | Self::Delete => super::LARGEST_BODY,
+        }
+    }
+}
+
+/// The methods of one resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Methods {
+    get: bool,
+    post: bool,
+    delete: bool,
+}
+
+impl Methods {
+    /// The methods of the resource with this template.
+    fn of(template: &str) -> Self {
+        let mut methods = Self::default();
+        for route in table().filter(|route| route.template == template) {
+            match route.verb {
+                Verb::Get => methods.get = true,
+                Verb::Post { .. } => methods.post = true,
+                Verb::Delete => methods.delete = true,
+            }
+        }
+        methods
+    }
+
+    /// Value of the `Allow` header.
+    pub(super) fn allow(self) -> &'static str {
+        match (self.get, self.post, self.delete) {
+            (true, false, false) => "GET, HEAD, OPTIONS",
+            (false, true, false) => "POST, OPTIONS",
+            (false, false, true) => "DELETE, OPTIONS",
+            (true, true, false) => "GET, HEAD, POST, OPTIONS",
+            (true, false, true) => "GET, HEAD, DELETE, OPTIONS",
+            (false, true, true) => "POST, DELETE, OPTIONS",
+            (true, true, true) => "GET, HEAD, POST, DELETE, OPTIONS",
+            (false, false, false) => "OPTIONS",
+        }
+    }
+}
 
 /// What is to be done with a request's path and method.
 #[derive(Clone, Copy)]
@@ -77,12 +166,17 @@ pub(super) enum Match<'a> {
 }
 
 impl Match<'_> {
-    /// The row of the table, when there is one.
+    /// The row of the table, when there is one; one of the resource's rows when the method has none.
     pub(super) fn route(&self) -> Option<&'static Route> {
         match self {
             Self::Handle(route, _) | Self::Options(route) | Self::WrongMethod(route) => Some(route),
             Self::Unknown => None,
         }
+    }
+
+    /// The methods that the resource has.
+    pub(super) fn methods(&self) -> Methods {
+        self.route().map(|route| Methods::of(route.template)).unwrap_or_default()
     }
 }
 
@@ -95,6 +189,7 @@ fn table() -> impl Iterator<Item = &'static Route> {
         health::ROUTES.as_slice(),
         description::ROUTES.as_slice(),
         metrics::ROUTES.as_slice(),
+        retroshade::ROUTES.as_slice(),
     ]
     .into_iter()
     .flatten()
@@ -104,38 +199,49 @@ fn table() -> impl Iterator<Item = &'static Route> {
 pub(super) fn find<'a>(method: &Method, path: &'a str) -> Match<'a> {
     // A trailing slash names the same resource.
     let path = path.strip_suffix('/').unwrap_or(path);
-    let Some((route, value)) = spelled_as_template(path).or_else(|| percent_encoded(path)) else {
-        return Match::Unknown;
+    let Some((first, value)) = resource(path, spelled_value) else {
+        // `%65vents` is `events` (RFC 3986, section 6.2.2.2).
+        return match path.contains('%').then(|| resource(path, decoded_value)).flatten() {
+            Some((first, value)) => with_method(first, method, value),
+            None => Match::Unknown,
+        };
     };
-    match *method {
-        Method::GET | Method::HEAD => Match::Handle(route, value),
-        Method::OPTIONS => Match::Options(route),
-        _ => Match::WrongMethod(route),
+    with_method(first, method, value)
+}
+
+/// The first row whose template a path fits.
+fn resource<'a>(
+    path: &'a str,
+    value: impl Fn(&str, &'a str) -> Option<&'a str>,
+) -> Option<(&'static Route, &'a str)> {
+    table().find_map(|route| Some((route, value(route.template, path)?)))
+}
+
+/// The row of a resource that a method reaches.
+fn with_method<'a>(first: &'static Route, method: &Method, value: &'a str) -> Match<'a> {
+    if *method == Method::OPTIONS {
+        return Match::Options(first);
+    }
+    let mut rows = table().filter(|route| route.template == first.template);
+    match rows.find(|route| route.verb.is_for(method)) {
+        Some(route) => Match::Handle(route, value),
+        None => Match::WrongMethod(first),
     }
 }
 
-/// The row whose template a path is, letter by letter, but for the last segment if that is in braces.
-/// Every request comes by here, so templates are compared whole instead of segment by segment.
-fn spelled_as_template(path: &str) -> Option<(&'static Route, &str)> {
-    let (before_last, last) = path.split_at(path.rfind('/')? + 1);
-    table().find_map(|route| match route.template.strip_prefix(before_last) {
-        Some(expected) if expected.starts_with('{') => (!last.is_empty()).then_some((route, last)),
-        Some(expected) if expected == last => Some((route, "")),
-        _ => None,
-    })
+/// The value of the template's segment in braces, when the path is the template letter by letter.
+/// Every request comes by here, so nothing is taken apart into segments.
+fn spelled_value<'a>(template: &str, path: &'a str) -> Option<&'a str> {
+    let Some((before, rest)) = template.split_once('{') else {
+        return (path == template).then_some("");
+    };
+    let (_, after) = rest.split_once('}')?;
+    let value = path.strip_prefix(before)?.strip_suffix(after)?;
+    (!value.is_empty() && !value.contains('/')).then_some(value)
 }
 
-/// The row whose template a path is once it is decoded: `%65vents` is `events` (RFC 3986,
-/// section 6.2.2.2).
-fn percent_encoded(path: &str) -> Option<(&'static Route, &str)> {
-    if !path.contains('%') {
-        return None;
-    }
-    table().find_map(|route| Some((route, path_value(route.template, path)?)))
-}
-
-/// The value of the template's segment in braces, when the path fits the template.
-fn path_value<'a>(template: &str, path: &'a str) -> Option<&'a str> {
+/// The same when the path is the template once it is decoded.
+fn decoded_value<'a>(template: &str, path: &'a str) -> Option<&'a str> {
     let mut value = "";
     let mut segments = path.split('/');
     for expected in template.split('/') {
@@ -191,12 +297,29 @@ mod tests {
 
     /// What finding a template letter by letter relies on.
     #[test]
-    fn only_the_last_segment_is_in_braces() {
+    fn templates_have_one_segment_in_braces_at_most() {
         for route in table() {
-            let braces = route.template.matches('{').count();
-            let last = route.template.rsplit('/').next().unwrap();
-            assert_eq!(braces, usize::from(last.starts_with('{')), "{}", route.template);
+            let (template, braces) = (route.template, route.template.matches('{').count());
+            let whole = template.split('/').filter(|segment| segment.starts_with('{')).count();
+            assert!(braces <= 1 && whole == braces, "{template}");
         }
+    }
+
+    #[test]
+    fn a_method_finds_its_row() {
+        let id = |method, path| outcome(method, path);
+        let program = ("handle", "/rest/retroshade/{id}", "7".to_owned());
+        assert_eq!(id(Method::DELETE, "/rest/retroshade/7"), program);
+        assert_eq!(id(Method::GET, "/rest/retroshade/7").0, "wrong method");
+        assert_eq!(id(Method::GET, "/rest/retroshade/list").0, "handle");
+        assert_eq!(id(Method::DELETE, "/rest/retroshade/list").0, "wrong method");
+        let backfill = "/rest/retroshade/{id}/backfill";
+        for method in [Method::GET, Method::POST, Method::DELETE] {
+            let found = id(method, "/rest/retroshade/7/backfill");
+            assert_eq!(found, ("handle", backfill, "7".to_owned()));
+        }
+        assert_eq!(Methods::of(backfill).allow(), "GET, HEAD, POST, DELETE, OPTIONS");
+        assert_eq!(Methods::of("/rest/retroshade/deploy").allow(), "POST, OPTIONS");
     }
 
     #[test]

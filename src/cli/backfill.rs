@@ -15,6 +15,8 @@ use orrery::service::{Backfills, Ledgers, OrderFile, sources};
 use tokio::sync::watch;
 
 use super::open::{self, Opened};
+use super::programs::{self, BackfillWish};
+use super::remote::Remote;
 use super::serve::{runtime, stop_on_signal};
 use super::{Common, Failure, flag, output};
 
@@ -31,6 +33,9 @@ use super::{Common, Failure, flag, output};
   orrery backfill --data-dir d --status
   orrery backfill --data-dir d --cancel")]
 pub struct Backfill {
+    /// Run an indexing program on stored ledgers instead: its id, as `orrery list` shows it
+    #[arg(conflicts_with_all = ["source", "network"])]
+    program: Option<u32>,
     /// First ledger
     #[arg(long, value_name = "LEDGER", requires = "to")]
     from: Option<u32>,
@@ -64,7 +69,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 impl Backfill {
-    pub fn run(self, common: &Common) -> Result<(), Failure> {
+    /// What is wanted of a program's backfill.
+    fn wish(&self) -> Result<BackfillWish, Failure> {
+        match (self.from, self.to) {
+            (Some(from), Some(to)) => Ok(BackfillWish::Begin { from, to, detach: self.detach }),
+            _ if self.cancel => Ok(BackfillWish::Cancel),
+            _ if self.status => Ok(BackfillWish::Show),
+            _ => Err(Failure::usage("give --from and --to, or --status, or --cancel")),
+        }
+    }
+
+    pub fn run(self, common: &Common, remote: &Remote) -> Result<(), Failure> {
+        if let Some(id) = self.program {
+            return programs::backfill(remote, id, self.wish()?, self.json);
+        }
         let settings = common.settings(vec![flag("network", "--network", self.network.clone())])?;
         let terminal = std::io::stderr().is_terminal();
         // On a terminal the bar reports progress, and log lines would tear it.

@@ -12,6 +12,7 @@ use orrery::service::{BackfillError, ServiceError};
 use orrery::source::files::FilesError;
 use orrery::source::sandbox_network::SandboxNetworkError;
 use orrery::store::StoreError;
+use orrery::tables::worker::WorkerError;
 
 /// One sentence and an exit code.
 #[derive(Debug)]
@@ -72,6 +73,7 @@ failed!(
     LogsError,
     SandboxNetworkError,
     SourcesError,
+    WorkerError,
 );
 
 impl From<ConfigError> for Failure {

@@ -5,10 +5,14 @@ mod backfill;
 mod config;
 mod demo;
 mod failure;
+mod grid;
 mod import;
 mod open;
 mod output;
+mod programs;
+mod remote;
 mod serve;
+mod sql_worker;
 mod status;
 mod token;
 mod verify;
@@ -28,6 +32,8 @@ pub use failure::Failure;
 pub struct Arguments {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    remote: remote::Remote,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -70,21 +76,27 @@ enum Verb {
     Verify(verify::Verify),
     Config(config::Config),
     Version(version::Version),
+    #[command(flatten)]
+    Program(programs::ProgramVerb),
+    #[command(hide = true)]
+    SqlWorker(sql_worker::SqlWorker),
 }
 
 /// Does what the arguments ask for.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { common, verb } = arguments;
+    let Arguments { common, remote, verb } = arguments;
     match verb {
         Verb::Serve(verb) => verb.run(&common),
         Verb::Demo(verb) => verb.run(&common),
         Verb::Import(verb) => verb.run(&common),
-        Verb::Backfill(verb) => verb.run(&common),
+        Verb::Backfill(verb) => verb.run(&common, &remote),
         Verb::Token(verb) => verb.run(&common),
-        Verb::Status(verb) => verb.run(&common),
+        Verb::Status(verb) => verb.run(&common, &remote),
         Verb::Verify(verb) => verb.run(&common),
         Verb::Config(verb) => verb.run(&common),
         Verb::Version(verb) => verb.run(),
+        Verb::Program(verb) => verb.run(&remote),
+        Verb::SqlWorker(verb) => verb.run(),
     }
 }
 

@@ -6,8 +6,13 @@ use super::Failure;
 
 /// Writes to standard output. A reader that has gone away, as `head` does, is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// Writes bytes to standard output, as [`print`] does.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::failed(format!("cannot write to standard output: {error}")))
         }

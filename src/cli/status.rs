@@ -7,7 +7,8 @@ use orrery::control::StatusReport;
 use orrery::service::unix_now;
 
 use super::open::{self, Opened};
-use super::{Common, Failure, output};
+use super::remote::Remote;
+use super::{Common, Failure, output, programs};
 
 /// Show what is stored and whether a service runs
 ///
@@ -18,6 +19,8 @@ use super::{Common, Failure, output};
   orrery status --data-dir d --json | jq .latest_ledger
   orrery status --data-dir d --json | jq .covered")]
 pub struct Status {
+    /// Show how an indexing program is instead: its id, as `orrery list` shows it
+    program: Option<u32>,
     /// Print JSON, also on a terminal
     #[arg(long)]
     json: bool,
@@ -27,7 +30,10 @@ pub struct Status {
 const MOST_RANGES: usize = 10;
 
 impl Status {
-    pub fn run(self, common: &Common) -> Result<(), Failure> {
+    pub fn run(self, common: &Common, remote: &Remote) -> Result<(), Failure> {
+        if let Some(id) = self.program {
+            return programs::status(remote, id, self.json);
+        }
         let settings = common.settings(Vec::new())?;
         let report = match open::existing(&settings)? {
             Opened::Here(ledgers) => ledgers.report()?,

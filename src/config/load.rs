@@ -14,6 +14,8 @@ use super::{Config, ConfigError, check_together, expectation, is_secret};
 const ENVIRONMENT_PREFIX: &str = "ORRERY_";
 /// Names the configuration file; the command line reads it.
 const FILE_VARIABLE: &str = "ORRERY_CONFIG";
+/// Say which service is asked, and as whom; the command line reads them.
+const CLIENT_VARIABLES: [&str; 2] = ["ORRERY_BASE", "ORRERY_JWT"];
 /// Variables of this prefix steer the project's tests and mean nothing to the program.
 const TEST_PREFIX: &str = "ORRERY_TEST_";
 
@@ -226,7 +228,10 @@ fn wrong_value(key: &str, value: String, origin: Origin) -> ConfigError {
 }
 
 fn is_setting(name: &str) -> bool {
-    name.starts_with(ENVIRONMENT_PREFIX) && !name.starts_with(TEST_PREFIX) && name != FILE_VARIABLE
+    name.starts_with(ENVIRONMENT_PREFIX)
+        && !name.starts_with(TEST_PREFIX)
+        && name != FILE_VARIABLE
+        && !CLIENT_VARIABLES.contains(&name)
 }
 
 fn variable_of_key(key: &str) -> String {

@@ -6,6 +6,7 @@ use std::collections::hash_map::Entry;
 
 use crate::domain::{ContractId, NetworkId, RpcEventId, TxHash};
 
+use super::changes::{EntryKey, changed_entries};
 use super::contracts::touched_contracts;
 use super::envelope::{Envelope, SorobanParts};
 use super::error::DecodeError;
@@ -39,6 +40,10 @@ pub fn ledger_view<'a>(
             }
             None => Vec::new(),
         };
+        let changed_entries = match envelope.soroban {
+            Some(_) if applied.successful => changed_by(raw, applied.meta)?,
+            _ => Vec::new(),
+        };
         transactions.push(TransactionView {
             application_order: application_order(index),
             hash: applied.hash,
@@ -52,6 +57,7 @@ pub fn ledger_view<'a>(
             result: applied.result,
             meta: applied.meta,
             contracts,
+            changed_entries,
             operation_events: operation_events.start + moved_by..operation_events.end + moved_by,
         });
     }
@@ -119,6 +125,12 @@ fn match_envelopes<'a>(
         matched.push(envelope);
     }
     Ok(matched)
+}
+
+/// Entries that the operations of a transaction changed.
+fn changed_by<'a>(raw: &[u8], meta: &'a [u8]) -> Result<Vec<EntryKey<'a>>, DecodeError> {
+    // Cannot fail: the walk has accepted these bytes.
+    changed_entries(meta).map_err(|reason| DecodeError::undecodable(raw, reason, 0))
 }
 
 /// Contracts that a smart-contract transaction touches, sorted, without repeats.

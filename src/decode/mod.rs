@@ -5,8 +5,9 @@
 //!
 //! The walk goes through the files in this order: `ledger` from the first byte to the last, with
 //! `envelope` for the transaction set and `meta` and `events` for what happened; `xdr` passes
-//! over everything else; `matching` and `contracts` make the view of what was found.
+//! over everything else; `matching`, `contracts` and `changes` make the view of what was found.
 
+mod changes;
 mod contracts;
 mod envelope;
 mod error;
@@ -21,6 +22,10 @@ mod xdr;
 use crate::domain::NetworkId;
 use xdr::Xdr;
 
+pub use changes::{
+    ChangeKind, EntryChange, EntryKey, EntryKind, LedgerChanges, TransactionChanges,
+    changed_entries, ledger_changes, transaction_changes,
+};
 pub use error::DecodeError;
 pub use view::{
     EventType, EventView, HeaderView, LedgerView, MuxedAccountView, Placement, TransactionView,

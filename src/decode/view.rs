@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use stellar_strkey::ed25519;
 
+use super::EntryKey;
 use crate::domain::{ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
 
 /// One closed ledger, borrowed from the bytes of its `LedgerCloseMeta`.
@@ -72,6 +73,9 @@ pub struct TransactionView<'a> {
     /// invoked or created contract, contracts in authorization trees, emitters of its operations'
     /// events. Sorted, without repeats; empty for a classic transaction.
     pub contracts: Vec<ContractId>,
+    /// Entries that the operations of a successful smart-contract transaction changed. Sorted,
+    /// without repeats; empty for a classic transaction.
+    pub changed_entries: Vec<EntryKey<'a>>,
     /// Its operations' events, as indexes into [`LedgerView::events`].
     pub operation_events: Range<usize>,
 }

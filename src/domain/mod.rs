@@ -3,20 +3,24 @@
 
 mod compressed_ledger;
 mod contract_id;
+mod emit;
 mod event_id;
 mod hash;
 mod ledger_seq;
 mod network;
 mod page;
+mod program;
 mod start_point;
 
 pub use compressed_ledger::CompressedLedger;
 pub use contract_id::ContractId;
+pub use emit::Emit;
 pub use event_id::{EventId, RpcEventId};
 pub use hash::{Hash32, LedgerHash, TxHash};
 pub use ledger_seq::{LedgerRange, LedgerSeq};
 pub use network::{Network, NetworkId};
 pub use page::{Direction, Page};
+pub use program::{Owner, ProgramId};
 pub use start_point::StartPoint;
 
 /// Why a text is not one of the project's values.
@@ -28,6 +32,9 @@ pub enum ParseError {
     /// Not a contract strkey (SEP-23).
     #[error("'{0}' is not a contract ID: give a strkey of 56 characters that starts with C")]
     Contract(String),
+    /// Not the number of a program.
+    #[error("'{0}' is no program id: give the whole number that the deploy answered")]
+    Program(String),
     /// Not a place to begin at.
     #[error("'{0}' is no ledger to start from: give tip, genesis, oldest or a sequence number")]
     StartPoint(String),

@@ -29,6 +29,8 @@ pub struct Ledgers {
     retention: Retention,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
+    /// Told of every ledger that is new, once there is somebody to tell.
+    consumer: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Address of the HTTP interface, once there is one.
     listening: OnceLock<SocketAddr>,
 }
@@ -60,6 +62,7 @@ impl Ledgers {
             retention: retention(config),
             health: Arc::default(),
             metrics,
+            consumer: OnceLock::new(),
             listening: OnceLock::new(),
         })
     }
@@ -77,6 +80,12 @@ impl Ledgers {
     /// Numbers of the process.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// Names who is told of every ledger that is new, from now on. It must not take long.
+    pub fn tell(&self, consumer: impl Fn() + Send + Sync + 'static) {
+        // A process has one.
+        let _ = self.consumer.set(Box::new(consumer));
     }
 
     /// Says where the HTTP interface listens; from then on the status says that a service runs.
@@ -143,6 +152,9 @@ impl Ledgers {
                 let counts = &ingested.counts;
                 let transactions = u64::from(counts.stored_transactions);
                 metrics.ledger_stored(ingested.sequence, counts.events(), transactions);
+                if let Some(consumer) = self.consumer.get() {
+                    consumer();
+                }
             }
             stored(ingested);
             ControlFlow::Continue(())

@@ -4,6 +4,7 @@
 mod backfill;
 mod controlled;
 mod ingest;
+mod ledger_entries;
 mod ledgers;
 pub mod sources;
 mod status_messages;
@@ -22,6 +23,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 pub use backfill::{BackfillError, Backfills, Older, OpenSources, OrderFile};
 pub use ingest::{Ended, Ingestion};
+pub use ledger_entries::AskedEntries;
 pub use ledgers::Ledgers;
 
 use controlled::Controlled;
@@ -33,13 +35,17 @@ use crate::control::{ControlError, Listener};
 use crate::domain::{Network, StartPoint};
 use crate::notify::TargetError;
 use crate::observe::metrics::MetricsError;
+use crate::programs::{self, ProgramDeps, ProgramError, Programs};
 use crate::source::follow::{COMPONENT, Candidate, Follower, Patience, Reports, Task};
 use crate::store::{Durability, StoreError};
+use crate::tables::{QueryLimits, Tables, TablesSettings, Walls};
 
 /// Name under which ingestion reports to health.
 const INGESTION: &str = "ingestion";
 /// Directory of keys and tokens in the data directory.
 const SECRETS: &str = "secrets";
+/// Directory of tables in the data directory.
+const TABLES: &str = "tables";
 /// Between two looks for what retention no longer keeps.
 const PRUNE_EVERY: Duration = Duration::from_secs(10);
 /// Between two measurements of the store's size, in prunings.
@@ -71,6 +77,15 @@ pub enum ServiceError {
     /// The metrics.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// Custom indexing programs.
+    #[error("indexing programs cannot be run: {0}")]
+    Programs(#[from] ProgramError),
+    /// A part could not be started.
+    #[error("a part of the service ended while it was started: {0}")]
+    Start(tokio::task::JoinError),
+    /// The worker's own program.
+    #[error("this program's own file is not known, which runs SQL in a process of its own: {0}")]
+    Worker(std::io::Error),
     /// Where status messages go.
     #[error("status messages: {0}")]
     Status(#[from] TargetError),
@@ -170,6 +185,10 @@ pub async fn run(
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServiceError> {
     let Entrances { http, control, .. } = entrances;
+    let programs = {
+        let ledgers = Arc::clone(&ledgers);
+        spawn_blocking(move || start_programs(&ledgers)).await.map_err(ServiceError::Start)??
+    };
     let targets = status_messages::targets(&config.status)?;
     let backfills = Arc::new(Backfills::new(Arc::clone(&ledgers), open_sources));
     let controlled =
@@ -188,15 +207,53 @@ pub async fn run(
     if let Some(following) = following {
         tasks.spawn(follow(Arc::clone(&ledgers), following, stop.clone()));
     }
-    let deps = dependencies(&ledgers, tokens, config);
+    let deps = dependencies(&ledgers, &programs, tokens, config);
     let served = api::serve(deps, http, stopped(stop)).await;
     if served.is_ok() {
         while tasks.join_next().await.is_some() {}
     }
+    // Ledgers at hand are stored by now; what programs have not seen of them is queued.
+    if spawn_blocking(move || programs.stop()).await.is_err() {
+        tracing::error!("the programs could not be stopped in order");
+    }
     Ok(served?)
 }
 
-fn dependencies(ledgers: &Ledgers, tokens: Arc<Tokens>, config: &Config) -> Deps {
+/// Opens the programs of a data directory and begins to run them. Blocks while modules are made ready.
+///
+/// # Errors
+/// [`ServiceError::Programs`], [`ServiceError::Worker`]
+fn start_programs(ledgers: &Arc<Ledgers>) -> Result<Arc<Programs>, ServiceError> {
+    let store = Arc::clone(ledgers.store());
+    let tables = Tables::open(TablesSettings {
+        directory: store.directory().join(TABLES),
+        worker: std::env::current_exe().map_err(ServiceError::Worker)?,
+        limits: QueryLimits::default(),
+        walls: Walls::default(),
+    });
+    let programs = Arc::new(Programs::start(ProgramDeps {
+        store,
+        tables: tables.map_err(ProgramError::from)?,
+        health: Arc::clone(ledgers.health()),
+        settings: programs::Settings::default(),
+        upstream: None,
+        clock: Arc::new(unix_now_ms),
+    })?);
+    let told = Arc::downgrade(&programs);
+    ledgers.tell(move || {
+        if let Some(programs) = told.upgrade() {
+            programs.ledgers_came();
+        }
+    });
+    Ok(programs)
+}
+
+fn dependencies(
+    ledgers: &Ledgers,
+    programs: &Arc<Programs>,
+    tokens: Arc<Tokens>,
+    config: &Config,
+) -> Deps {
     let (rendered, counted) = (Arc::clone(ledgers.metrics()), Arc::clone(ledgers.metrics()));
     let (limits, store) = (&config.limits, Arc::clone(ledgers.store()));
     Deps {
@@ -213,6 +270,7 @@ fn dependencies(ledgers: &Ledgers, tokens: Arc<Tokens>, config: &Config) -> Deps
             ..ApiSettings::default()
         },
         clock: Arc::new(unix_now),
+        programs: Some(Arc::clone(programs)),
         metrics: Some(Arc::new(move || {
             rendered.cache_bytes_are(store.cache_bytes());
             rendered.render().unwrap_or_else(|error| format!("# {error}\n"))
@@ -289,6 +347,12 @@ async fn prune_regularly(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
 /// Returns when `stop` turns true, or can never do so any more.
 async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// UNIX milliseconds now.
+fn unix_now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// UNIX seconds now.

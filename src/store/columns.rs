@@ -4,9 +4,11 @@
 //! topics and hashes stand in keys as short tags: every index is verified against the record it
 //! leads to, so a collision of tags costs one read and never a wrong answer.
 
+use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::query::TransactionPosition;
+use crate::decode::{EntryKey, EntryKind};
 use crate::domain::{ContractId, EventId, LedgerSeq, TxHash};
 
 /// The families of the store.
@@ -34,10 +36,30 @@ pub(super) enum Family {
     TxByHash,
     /// [`ContractTransactionKey`] → nothing.
     TxByContract,
+    /// [`EntryChangeKey`] → [`super::entries::Changed`].
+    Entries,
+    /// [`KnownEntryKey`] → [`super::known_entries::KnownEntry`].
+    KnownEntries,
+    /// Number of an indexing program → its manifest. See [`super::programs`] for this and what follows.
+    Programs,
+    /// SHA-256 of a module → the module.
+    Wasm,
+    /// Number of a program → how far it has got.
+    ProgramProgress,
+    /// Number in the order of ingestion → ledger that programs have yet to see.
+    ProgramQueue,
+    /// Program, position → what a program's run on that transaction emitted.
+    Rows,
+    /// Program, number → position of a run, in the order in which runs were stored.
+    RowLog,
+    /// Program, number → record of a run; the newest are kept.
+    Executions,
+    /// Program, ledger, source → sums over the runs of that ledger.
+    ProgramStats,
 }
 
 impl Family {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::Meta,
         Self::Ledgers,
         Self::LedgerXdr,
@@ -49,6 +71,16 @@ impl Family {
         Self::Transactions,
         Self::TxByHash,
         Self::TxByContract,
+        Self::Entries,
+        Self::KnownEntries,
+        Self::Programs,
+        Self::Wasm,
+        Self::ProgramProgress,
+        Self::ProgramQueue,
+        Self::Rows,
+        Self::RowLog,
+        Self::Executions,
+        Self::ProgramStats,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -64,6 +96,16 @@ impl Family {
             Self::Transactions => "transactions",
             Self::TxByHash => "tx_by_hash",
             Self::TxByContract => "tx_by_contract",
+            Self::Entries => "entries",
+            Self::KnownEntries => "known_entries",
+            Self::Programs => "programs",
+            Self::Wasm => "wasm",
+            Self::ProgramProgress => "program_progress",
+            Self::ProgramQueue => "program_queue",
+            Self::Rows => "rows",
+            Self::RowLog => "row_log",
+            Self::Executions => "executions",
+            Self::ProgramStats => "program_stats",
         }
     }
 }
@@ -332,6 +374,80 @@ impl Key for ContractTransactionKey {
     }
 }
 
+/// First bytes of the SHA-256 of an entry's `LedgerKey`. The network names an entry's time to live by
+/// that hash, so both share a tag and, where both change, a row; no faster hash could do that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct EntryTag(pub [u8; Self::LEN]);
+
+impl EntryTag {
+    pub(super) const LEN: usize = 8;
+
+    pub(super) fn of(key: &EntryKey<'_>) -> Self {
+        let mut tag = [0; Self::LEN];
+        match key.kind {
+            EntryKind::Ttl => tag.iter_mut().zip(key.body).for_each(|(to, byte)| *to = *byte),
+            _ => {
+                let hash = Sha256::new_with_prefix(key.prefix()).chain_update(key.body).finalize();
+                tag.copy_from_slice(&hash[..Self::LEN]);
+            }
+        }
+        Self(tag)
+    }
+}
+
+/// Key of `entries`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EntryChangeKey {
+    pub tag: EntryTag,
+    pub position: TransactionPosition,
+}
+
+impl Key for EntryChangeKey {
+    type Bytes = [u8; 15];
+
+    fn encode(&self) -> [u8; 15] {
+        let mut bytes = [0; 15];
+        bytes[..8].copy_from_slice(&self.tag.0);
+        bytes[8..].copy_from_slice(&TransactionKey(self.position).encode());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 15] = bytes.try_into().ok()?;
+        Some(Self {
+            tag: EntryTag(bytes[..8].try_into().ok()?),
+            position: TransactionKey::decode(&bytes[8..])?.0,
+        })
+    }
+}
+
+/// Key of `known_entries`: the whole hash, because nothing leads to a record to verify it with, and
+/// the ledger from which on the answer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct KnownEntryKey {
+    pub hash: [u8; 32],
+    pub from: LedgerSeq,
+}
+
+impl Key for KnownEntryKey {
+    type Bytes = [u8; 36];
+
+    fn encode(&self) -> [u8; 36] {
+        let mut bytes = [0; 36];
+        bytes[..32].copy_from_slice(&self.hash);
+        bytes[32..].copy_from_slice(&self.from.0.to_be_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 36] = bytes.try_into().ok()?;
+        Some(Self {
+            hash: bytes[..32].try_into().ok()?,
+            from: LedgerSeq(u32::from_be_bytes(bytes[32..].try_into().ok()?)),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,6 +473,8 @@ mod tests {
         round_trip(TransactionKey(position));
         round_trip(HashKey { tag: HashTag([1, 2, 3, 4, 5, 6]), position });
         round_trip(ContractTransactionKey { contract: ContractTag([3; 8]), position });
+        round_trip(EntryChangeKey { tag: EntryTag([4; 8]), position });
+        round_trip(KnownEntryKey { hash: [5; 32], from: LedgerSeq(7) });
     }
 
     #[test]
@@ -367,6 +485,16 @@ mod tests {
         };
         assert!(key(1, 300) < key(2, 1));
         assert!(key(2, 255) < key(2, 256));
+    }
+
+    #[test]
+    fn an_entry_and_its_time_to_live_share_a_tag() {
+        let code = EntryKey { kind: EntryKind::ContractCode, body: &[7; 32] };
+        let hash = Sha256::digest(code.to_ledger_key());
+        let ttl = EntryKey { kind: EntryKind::Ttl, body: &hash };
+        assert_eq!(EntryTag::of(&code), EntryTag::of(&ttl));
+        let other = EntryKey { kind: EntryKind::ContractCode, body: &[8; 32] };
+        assert_ne!(EntryTag::of(&code), EntryTag::of(&other));
     }
 
     #[test]

@@ -71,15 +71,17 @@ impl Database {
         let options = database_options();
         let there = DB::list_cf(&options, path)?;
         let families =
-            Family::ALL.map(|family| match there.iter().any(|name| name == family.name()) {
-                true => {
-                    Ok(ColumnFamilyDescriptor::new(family.name(), family_options(family, &cache)))
-                }
-                false => Err(StoreError::MissingFamily(family.name())),
-            });
-        let families = families.into_iter().collect::<Result<Vec<_>, _>>()?;
+            Family::ALL.into_iter().filter(|family| there.contains(&family.name().into()));
+        let families = families.map(|family| {
+            ColumnFamilyDescriptor::new(family.name(), family_options(family, &cache))
+        });
         let db = DB::open_cf_descriptors_read_only(&options, path, families, false)?;
         Ok(Self { db, cache, event_blocks: BlockCache::new() })
+    }
+
+    /// Whether every family is there: one that is opened to be read may lack some.
+    pub(super) fn check_families(&self) -> Result<(), StoreError> {
+        Family::ALL.iter().try_for_each(|family| self.handle(*family).map(|_| ()))
     }
 
     /// Number of the last change; each row that is put or deleted is one.
@@ -281,8 +283,12 @@ impl<'a> Batch<'a> {
     }
 
     pub(super) fn delete<K: Key>(&mut self, family: Family, key: &K) -> Result<(), StoreError> {
+        self.delete_raw(family, key.encode().as_ref())
+    }
+
+    pub(super) fn delete_raw(&mut self, family: Family, key: &[u8]) -> Result<(), StoreError> {
         let handle = self.handle(family)?;
-        self.batch.delete_cf(handle, key.encode());
+        self.batch.delete_cf(handle, key);
         Ok(())
     }
 
@@ -339,7 +345,13 @@ fn family_options(family: Family, cache: &Cache) -> Options {
     table.set_format_version(6);
     let mut options = Options::default();
     match family {
-        Family::Meta | Family::Ranges | Family::Runs | Family::Ledgers => {
+        Family::Meta
+        | Family::Ranges
+        | Family::Runs
+        | Family::Ledgers
+        | Family::Programs
+        | Family::ProgramProgress
+        | Family::ProgramQueue => {
             options.set_compression_type(DBCompressionType::None);
             options.set_write_buffer_size(8 << 20);
         }
@@ -357,7 +369,14 @@ fn family_options(family: Family, cache: &Cache) -> Options {
         Family::EventsByContract
         | Family::EventsByTopic
         | Family::TxByHash
-        | Family::TxByContract => {
+        | Family::TxByContract
+        | Family::Entries
+        | Family::KnownEntries
+        | Family::Wasm
+        | Family::Rows
+        | Family::RowLog
+        | Family::Executions
+        | Family::ProgramStats => {
             table.set_block_size(INDEX_BLOCK_BYTES);
             options.set_write_buffer_size(16 << 20);
             // What is new is compressed lightly, because it is soon sorted again.

@@ -36,6 +36,17 @@ pub enum StoreError {
         /// Version of this build.
         supported: FormatVersion,
     },
+    /// An older version wrote the directory, and it is only to be read.
+    #[error(
+        "the data directory has format {found}, which the next start of orrery on it brings to {wanted}: \
+         start the service on it once, then ask again"
+    )]
+    NotUpgraded {
+        /// Version on disk.
+        found: FormatVersion,
+        /// Version of this build.
+        wanted: FormatVersion,
+    },
     /// The directory could not be used.
     #[error("{}: {source}", path.display())]
     Io {

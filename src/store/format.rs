@@ -16,11 +16,12 @@ use migrations::Migration;
 /// - 1.0: first layout.
 /// - 2.0: digests of ledgers and ranges, the settings under which ledgers were indexed, and from which
 ///   ledger on transactions are kept.
+/// - 2.1: which transactions changed which entries of the ledger, and what others said of entries.
 ///
 /// A new minor version is reached by a migration in place (one file each in `migrations`), which
 /// must leave the same bytes as a store built anew. A new major version is refused: it needs a new
 /// directory.
-pub const FORMAT: FormatVersion = FormatVersion { major: 2, minor: 0 };
+pub const FORMAT: FormatVersion = FormatVersion { major: 2, minor: 1 };
 
 pub(super) const FORMAT_ROW: &[u8] = b"format";
 
@@ -73,6 +74,9 @@ pub(super) fn check(database: &Database) -> Result<(), StoreError> {
     let found = row.and_then(|row| FormatVersion::decode(&row));
     match found.ok_or_else(damaged)? {
         FORMAT => Ok(()),
+        found if path(found, FORMAT, migrations::ALL).is_ok() => {
+            Err(StoreError::NotUpgraded { found, wanted: FORMAT })
+        }
         found => Err(StoreError::Format { found, supported: FORMAT }),
     }
 }

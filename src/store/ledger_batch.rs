@@ -2,8 +2,8 @@
 
 use super::StoreError;
 use super::columns::{
-    BlockKey, ContractBlockKey, ContractTransactionKey, Family, HashKey, LedgerKey, RunKey,
-    TopicBlockKey, TransactionKey,
+    BlockKey, ContractBlockKey, ContractTransactionKey, EntryChangeKey, Family, HashKey, LedgerKey,
+    RunKey, TopicBlockKey, TransactionKey,
 };
 use super::coverage::CoverageChange;
 use super::database::{Batch, Database};
@@ -107,6 +107,10 @@ fn put_transactions(
         };
         let key = HashKey { tag: hash.tag, position: at(hash.application_order) };
         batch.put(Family::TxByHash, &key, entry.encode())?;
+    }
+    for entry in &ledger.entries {
+        let key = EntryChangeKey { tag: entry.tag, position: at(entry.application_order) };
+        batch.put(Family::Entries, &key, entry.changed.encode())?;
     }
     Ok(())
 }

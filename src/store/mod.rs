@@ -12,18 +12,21 @@ mod compression;
 mod coverage;
 mod database;
 mod digest;
+mod entries;
 mod error;
 mod events;
 mod format;
 mod generation;
 mod indexed_as;
 mod intervals;
+mod known_entries;
 mod ledger_batch;
 mod ledgers;
 mod log_files;
 mod lookup;
 mod positions;
 mod prepare;
+mod programs;
 mod query;
 mod raw_form;
 mod retention;
@@ -42,12 +45,15 @@ use parking_lot::{Mutex, RwLock};
 pub use audit::{Audit, AuditProgress, AuditedRange, Problem, audit};
 pub use completeness::CoveredLedgers;
 pub use digest::Digest;
+pub use entries::EntryReader;
 pub use error::StoreError;
 pub use format::{FORMAT, FormatVersion};
 pub use generation::Generation;
 pub use indexed_as::IndexedAs;
+pub use known_entries::KnownEntry;
 pub use ledgers::{LedgerCounts, LedgerRow};
 pub use prepare::{IndexOptions, PreparedLedger};
+pub use programs::{ProgramChanges, Queued};
 pub use query::{
     EventQuery, EventRecord, QueryCost, StoreStatus, TopicFilter, TransactionPosition,
     TransactionQuery, TransactionRecord,
@@ -87,6 +93,8 @@ pub struct Store {
 struct Writer {
     /// Whether ledgers were written without a log since the last flush.
     unlogged: bool,
+    /// Whether new ledgers are queued for programs.
+    queue: bool,
 }
 
 /// What is stored over all ledgers, less what was pruned.
@@ -207,6 +215,12 @@ impl Store {
         let totals = self.totals.read().with(&ledger, newest);
         let mut batch = ledger_batch::compose(&self.database, ledger, first_event, &change)?;
         batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
+        if writer.queue {
+            // Every write makes the database's number grow.
+            let number = self.database.sequence() + 1;
+            let ledger = LedgerKey(link.sequence).encode();
+            batch.put_raw(Family::ProgramQueue, &number.to_be_bytes(), &ledger)?;
+        }
         let _change = self.generations.change();
         match durability {
             Durability::Synced => {

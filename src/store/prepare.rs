@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use super::StoreError;
 use super::block;
-use super::columns::{ContractTag, HashTag, TopicTag};
+use super::columns::{ContractTag, EntryTag, HashTag, TopicTag};
 use super::compression::{self, Content};
 use super::coverage::Sums;
 use super::digest::{Digest, LedgerHasher};
+use super::entries::{self, Changed};
 use super::indexed_as::{IndexedAs, Settings};
 use super::ledgers::LedgerCounts;
 use super::lookup::HashRole;
@@ -77,6 +78,7 @@ pub struct PreparedLedger {
     pub(super) topics: Vec<IndexRow<TopicTag>>,
     pub(super) transactions: Vec<PreparedTransaction>,
     pub(super) hashes: Vec<PreparedHash>,
+    pub(super) entries: Vec<PreparedEntry>,
 }
 
 /// One event block.
@@ -101,6 +103,14 @@ pub(super) struct PreparedTransaction {
     pub application_order: u32,
     pub row: Vec<u8>,
     pub contracts: Vec<ContractTag>,
+}
+
+/// One entry that a transaction changed, or its time to live, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PreparedEntry {
+    pub tag: EntryTag,
+    pub application_order: u32,
+    pub changed: Changed,
 }
 
 /// One hash to be found; event ids are counted from the first event of the ledger.
@@ -157,6 +167,7 @@ impl PreparedLedger {
                 prepare_hashes(transaction, events, &mut hashes);
             }
         }
+        let entries = prepare_entries(&stored_transactions);
         let prepare = |(transaction, row): (&&TransactionView<'_>, Vec<u8>)| PreparedTransaction {
             application_order: transaction.application_order,
             row,
@@ -188,6 +199,7 @@ impl PreparedLedger {
             topics,
             transactions,
             hashes,
+            entries,
         })
     }
 
@@ -208,7 +220,7 @@ impl PreparedLedger {
         };
         raw + self.blocks.iter().map(block).sum::<usize>()
             + self.transactions.iter().map(transaction).sum::<usize>()
-            + PER_INDEX_ROW * (self.contracts.len() + self.topics.len())
+            + PER_INDEX_ROW * (self.contracts.len() + self.topics.len() + self.entries.len())
             + PER_HASH * self.hashes.len()
             + 1024
     }
@@ -347,6 +359,22 @@ pub(super) fn index_rows<T: Ord + Copy>(mut occurrences: Vec<(T, usize)>) -> Vec
         }
     }
     rows
+}
+
+/// The entries that these transactions changed, in the order of their keys.
+fn prepare_entries(transactions: &[&TransactionView<'_>]) -> Vec<PreparedEntry> {
+    let mut entries = Vec::new();
+    for transaction in transactions {
+        let application_order = transaction.application_order;
+        let rows = entries::rows(&transaction.changed_entries).into_iter();
+        entries.extend(rows.map(|(tag, changed)| PreparedEntry {
+            tag,
+            application_order,
+            changed,
+        }));
+    }
+    entries.sort_unstable();
+    entries
 }
 
 fn prepare_hashes(

@@ -13,7 +13,7 @@ use super::intervals::Intervals;
 use super::lookup::{HashEntry, HashRole};
 use super::query::TransactionPosition;
 use super::transaction_block::{Row, TransactionBlock};
-use super::{Store, StoreError, TOTALS_ROW, transaction_record};
+use super::{Store, StoreError, TOTALS_ROW, entries, transaction_record};
 use crate::domain::{ContractId, EventId, LedgerRange, LedgerSeq, TxHash};
 
 /// Records removed with one write.
@@ -230,6 +230,9 @@ fn remove_transaction(
         let contract = ContractTag::from(id);
         let row = ContractTransactionKey { contract, position };
         batch.delete(Family::TxByContract, &row)?;
+    }
+    for key in entries::keys(&record)? {
+        batch.delete(Family::Entries, &key)?;
     }
     let hash = TxHash::from(*record.tx);
     if !has_stored_events(snapshot, &hash, position)? {

@@ -1,13 +1,13 @@
 //! Questions about smart-contract transactions, in chain order.
 
-use super::columns::{ContractTag, Family, Key, TransactionKey};
+use super::columns::{ContractTag, ContractTransactionKey, Family, Key, TransactionKey};
 use super::database::corrupt;
 use super::events::hash_entries;
 use super::query::{QueryCost, TransactionPosition, TransactionQuery, TransactionRecord};
 use super::streams::{Stream, Walk, step};
 use super::transaction_block::Records;
 use super::{Store, StoreError, transaction_record};
-use crate::domain::{ContractId, Direction, TxHash};
+use crate::domain::{ContractId, Direction, LedgerSeq, TxHash};
 
 impl Store {
     /// Visits the smart-contract transactions of a page in its order.
@@ -88,6 +88,29 @@ impl Store {
         Ok(cost)
     }
 
+    /// Whether a smart-contract transaction of a ledger touches one of the contracts, as far as their
+    /// tags tell: a rare yes may be wrong, a no never.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub fn touches(&self, ledger: LedgerSeq, contracts: &[ContractId]) -> Result<bool, StoreError> {
+        let snapshot = self.database.snapshot();
+        let mut rows = snapshot.rows(Family::TxByContract)?;
+        for contract in contracts {
+            let contract = ContractTag::from(contract);
+            let position = TransactionPosition { ledger, application_order: 0 };
+            let first = ContractTransactionKey { contract, position }.encode();
+            rows.seek(first);
+            // Tag and ledger are what the key begins with.
+            let begins = &first[..contract.0.len() + 4];
+            if rows.key().is_some_and(|key| key.starts_with(begins)) {
+                return Ok(true);
+            }
+            rows.status()?;
+        }
+        Ok(false)
+    }
+
     /// Where the smart-contract transaction with this outer or inner hash stands, if it is stored.
     ///
     /// # Errors
@@ -141,7 +164,7 @@ fn touches(record: &TransactionRecord<'_>, contracts: &[ContractId]) -> bool {
 }
 
 /// Reads one record, if it is there. `contracts` is only room to work in.
-fn read(
+pub(super) fn read(
     records: &mut Records<'_>,
     position: TransactionPosition,
     contracts: &mut Vec<ContractId>,

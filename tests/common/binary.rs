@@ -22,19 +22,25 @@ pub fn orrery() -> Command {
 /// A running `orrery serve --no-source`; it is killed when this is dropped.
 pub struct Service {
     child: Child,
-    base: String,
+    pub base: String,
     token: String,
+}
+
+/// A token of a data directory for an owner.
+pub fn token(directory: &Path, owner: &str) -> String {
+    let token = orrery()
+        .args(["token", "issue", "--sub", owner, "--data-dir"])
+        .arg(directory)
+        .output()
+        .unwrap();
+    assert!(token.status.success(), "{}", String::from_utf8_lossy(&token.stderr));
+    String::from_utf8(token.stdout).unwrap().trim().to_owned()
 }
 
 impl Service {
     /// Serves a data directory on a free port, without rate limits.
     pub fn start(directory: &Path) -> Self {
-        let token = orrery()
-            .args(["token", "issue", "--sub", "tests", "--data-dir"])
-            .arg(directory)
-            .output()
-            .unwrap();
-        assert!(token.status.success(), "{}", String::from_utf8_lossy(&token.stderr));
+        let token = token(directory, "tests");
         let mut child = orrery()
             .env("ORRERY_LIMITS_REQUESTS_PER_SECOND", "0")
             .args(["serve", "--no-source", "--listen", "127.0.0.1:0", "--log-format", "json"])
@@ -44,7 +50,7 @@ impl Service {
             .spawn()
             .unwrap();
         let base = format!("http://{}", listening_address(&mut child));
-        Self { child, base, token: String::from_utf8(token.stdout).unwrap().trim().to_owned() }
+        Self { child, base, token }
     }
 
     /// The JSON array at a path.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use orrery::decode::{
     EventType, EventView, HeaderView, LedgerView, MuxedAccountView, Placement, TransactionView,
+    changed_entries,
 };
 use orrery::domain::{
     ContractId, Direction, EventId, LedgerHash, LedgerRange, LedgerSeq, RpcEventId, TxHash,
@@ -16,6 +17,7 @@ use rand::Rng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
+use stellar_xdr as x;
 
 /// A ledger as plain values.
 #[derive(Debug, Clone)]
@@ -166,9 +168,7 @@ impl Universe {
             successful: rng.random_bool(0.8),
             account: rng.random(),
             contracts,
-            parts: std::array::from_fn(|_| {
-                (0..rng.random_range(1..40)).map(|_| rng.random()).collect()
-            }),
+            parts: [random_bytes(rng), random_bytes(rng), meta(rng)],
         }
     }
 
@@ -213,6 +213,47 @@ impl Universe {
             data: (0..rng.random_range(0..50)).map(|_| rng.random()).collect(),
         }
     }
+}
+
+fn random_bytes(rng: &mut ChaCha8Rng) -> Vec<u8> {
+    (0..rng.random_range(1..40)).map(|_| rng.random()).collect()
+}
+
+/// Metadata that changes a few of few entries and times to live.
+fn meta(rng: &mut ChaCha8Rng) -> Vec<u8> {
+    use x::{LedgerEntryChange as Change, LedgerEntryData as Data, WriteXdr};
+
+    let mut changes = Vec::new();
+    for _ in 0..rng.random_range(0..5) {
+        let hash = x::Hash([rng.random_range(0..6); 32]);
+        let key = x::LedgerKey::ContractCode(x::LedgerKeyContractCode { hash: hash.clone() });
+        let key_hash = Sha256::digest(key.to_xdr(x::Limits::none()).unwrap());
+        let data = match rng.random_range(0..3) {
+            0 => Data::Ttl(x::TtlEntry {
+                key_hash: x::Hash(key_hash.into()),
+                live_until_ledger_seq: rng.random(),
+            }),
+            1 => Data::Account(x::AccountEntry {
+                account_id: x::AccountId(x::PublicKey::PublicKeyTypeEd25519(x::Uint256(hash.0))),
+                ..Default::default()
+            }),
+            _ => Data::ContractCode(x::ContractCodeEntry { hash, ..Default::default() }),
+        };
+        let entry = x::LedgerEntry { data, ..Default::default() };
+        match rng.random_range(0..4) {
+            0 => changes.push(Change::Created(entry)),
+            1 => changes.push(Change::Restored(entry)),
+            2 => changes.extend([Change::State(entry.clone()), Change::Updated(entry)]),
+            _ => changes.extend([Change::State(entry.clone()), Change::Removed(entry.to_key())]),
+        }
+    }
+    let changes = x::LedgerEntryChanges(changes.try_into().unwrap());
+    let operation = x::OperationMetaV2 { changes, ..Default::default() };
+    let meta = x::TransactionMetaV4 {
+        operations: vec![operation].try_into().unwrap(),
+        ..Default::default()
+    };
+    x::TransactionMeta::V4(meta).to_xdr(x::Limits::none()).unwrap()
 }
 
 impl Ledger {
@@ -281,6 +322,10 @@ impl Transaction {
             result: &self.parts[1],
             meta: &self.parts[2],
             contracts: self.contracts.clone(),
+            changed_entries: match self.smart_contract && self.successful {
+                true => changed_entries(&self.parts[2]).unwrap(),
+                false => Vec::new(),
+            },
             operation_events: 0..0,
         }
     }

@@ -58,6 +58,7 @@ impl Server {
             tokens: Arc::clone(&tokens),
             health: Arc::clone(&health),
             network,
+            programs: None,
             settings: ApiSettings { rate_limit: None, ..ApiSettings::default() },
             clock: Arc::new(now),
             metrics: None,

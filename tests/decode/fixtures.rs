@@ -68,6 +68,7 @@ fn network_of(name: &str) -> Network {
         "pubnet" | "lake-pubnet" => "mainnet",
         "testnet" => "testnet",
         "core-tests" => "(V) (;,,;) (V)",
+        "local-vault.xdr.zst" => "local",
         "synthetic" if name.contains("standalone") => "local",
         "synthetic" => "Apply Load",
         other => panic!("no network is known for {other}"),

@@ -2,6 +2,7 @@
 //! ledgers made for what real ones do not show.
 
 mod builder;
+mod changes;
 mod fixtures;
 mod limits;
 mod made;
@@ -42,6 +43,7 @@ fn compare_decodes(raw: &[u8], network: &Network, case: &dyn std::fmt::Display) 
         (Ok(view), Ok(ledger)) => {
             let walked = full::Ledger::from(&view);
             assert!(walked == ledger, "{case}: {walked:#?} is not {ledger:#?}");
+            changes::compare_changes(raw, &ledger, case);
             Verdict::Ledger(Box::new(ledger))
         }
         (Err(error), Err(full::Error::Ledger(other))) => {

@@ -46,7 +46,7 @@ fn example_path(path: &str, model: Option<&Model>) -> String {
             (text("contract_id"), text("tx"))
         },
     );
-    path.replace("{contract_id}", &contract).replace("{tx_hex}", &hash)
+    path.replace("{contract_id}", &contract).replace("{tx_hex}", &hash).replace("{id}", "1")
 }
 
 fn example_query(name: &str, model: Option<&Model>, transactions: bool) -> String {
@@ -93,6 +93,10 @@ fn documented_routes_answer_as_documented_and_no_others_exist() {
         for method in METHODS {
             let status = server.connect().request(&method.to_uppercase(), &target, &[]).status;
             assert_eq!(status == 405, !documented.contains(method), "{method} {path}: {status}");
+        }
+        // Programs' routes take bodies and have tests of their own.
+        if path.starts_with("/retroshade") {
+            continue;
         }
         let operation = &item["get"];
         let public = operation["security"] == json!([]);
@@ -158,6 +162,7 @@ fn every_table_row_of_the_router_is_documented() {
         include_str!("../../src/api/completeness.rs"),
         include_str!("../../src/api/health.rs"),
         include_str!("../../src/api/description.rs"),
+        include_str!("../../src/api/retroshade/mod.rs"),
     ];
     let mut templates = BTreeSet::new();
     for source in sources {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::decode::{EventType, LedgerView, MuxedAccountView, Placement};
+use crate::decode::{EntryKey, EventType, LedgerView, MuxedAccountView, Placement};
 use crate::domain::{ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
 
 /// A decoded ledger with all that a [`LedgerView`] tells, owned.
@@ -36,6 +36,7 @@ pub struct Transaction {
     pub result: Vec<u8>,
     pub meta: Vec<u8>,
     pub contracts: Vec<ContractId>,
+    pub changed_entries: Vec<Vec<u8>>,
     pub operation_events: Range<usize>,
 }
 
@@ -79,6 +80,7 @@ impl From<&LedgerView<'_>> for Ledger {
             result: one.result.to_vec(),
             meta: one.meta.to_vec(),
             contracts: one.contracts.clone(),
+            changed_entries: one.changed_entries.iter().map(EntryKey::to_ledger_key).collect(),
             operation_events: one.operation_events.clone(),
         });
         let events = view.events.iter().map(|event| Event {

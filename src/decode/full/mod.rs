@@ -339,14 +339,15 @@ fn transaction(
         contracts.dedup();
     }
     let result = &applied.pair.result;
+    let successful =
+        matches!(result.result, Result_::TxSuccess(_) | Result_::TxFeeBumpInnerSuccess(_));
+    let changed_entries =
+        if soroban.is_some() && successful { changed_entries(&applied.meta)? } else { Vec::new() };
     Ok(Transaction {
         application_order: index as u32 + 1,
         hash: Hash32(applied.pair.transaction_hash.0),
         inner_hash: inner_hash(envelope, network)?,
-        successful: matches!(
-            result.result,
-            Result_::TxSuccess(_) | Result_::TxFeeBumpInnerSuccess(_)
-        ),
+        successful,
         smart_contract: soroban.is_some(),
         source_account,
         fee_account,
@@ -355,8 +356,44 @@ fn transaction(
         result: encode(result)?,
         meta: encode(&applied.meta)?,
         contracts,
+        changed_entries,
         operation_events,
     })
+}
+
+/// Keys of the entries that operations changed and that a contract can read, sorted.
+fn changed_entries(meta: &x::TransactionMeta) -> Result<Vec<Vec<u8>>, x::Error> {
+    let of_operation = |one: &x::OperationMeta| one.changes.to_vec();
+    let changes: Vec<x::LedgerEntryChange> = match meta {
+        x::TransactionMeta::V0(operations) => operations.iter().flat_map(of_operation).collect(),
+        x::TransactionMeta::V1(v1) => v1.operations.iter().flat_map(of_operation).collect(),
+        x::TransactionMeta::V2(v2) => v2.operations.iter().flat_map(of_operation).collect(),
+        x::TransactionMeta::V3(v3) => v3.operations.iter().flat_map(of_operation).collect(),
+        x::TransactionMeta::V4(v4) => {
+            v4.operations.iter().flat_map(|one| one.changes.to_vec()).collect()
+        }
+    };
+    let mut keys = Vec::new();
+    for change in changes {
+        let key = match change {
+            x::LedgerEntryChange::State(_) => continue,
+            x::LedgerEntryChange::Removed(key) => key,
+            x::LedgerEntryChange::Created(entry)
+            | x::LedgerEntryChange::Updated(entry)
+            | x::LedgerEntryChange::Restored(entry) => entry.to_key(),
+        };
+        match key {
+            x::LedgerKey::Account(_)
+            | x::LedgerKey::Trustline(_)
+            | x::LedgerKey::ContractData(_)
+            | x::LedgerKey::ContractCode(_)
+            | x::LedgerKey::Ttl(_) => keys.push(encode(&key)?),
+            _ => {}
+        }
+    }
+    keys.sort();
+    keys.dedup();
+    Ok(keys)
 }
 
 fn account(account: &x::MuxedAccount) -> Account {

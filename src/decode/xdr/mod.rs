@@ -24,7 +24,7 @@ mod scp;
 mod settings;
 
 pub use blocks::*;
-pub use close_meta::LedgerCloseMeta;
+pub use close_meta::*;
 pub use common::*;
 pub use contract::*;
 pub use cursor::{Cursor, Depth, XdrError};

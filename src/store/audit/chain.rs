@@ -8,7 +8,7 @@ use super::super::format::FORMAT_ROW;
 use super::super::indexed_as::Settings;
 use super::super::ledgers::LedgerRow;
 use super::super::runs::Run;
-use super::super::{PASSPHRASE_ROW, StoreError, TOTALS_ROW};
+use super::super::{PASSPHRASE_ROW, StoreError, TOTALS_ROW, known_entries};
 use super::problems;
 use super::{AuditedRange, Subject};
 use crate::domain::{EventId, LedgerRange, LedgerSeq};
@@ -17,6 +17,7 @@ use crate::verify::{Link, verify_link};
 /// Checks all of it for the wanted ledgers, and says what of each range is there.
 pub(super) fn check(subject: &Subject<'_>) -> Result<Vec<AuditedRange>, StoreError> {
     check_meta(subject)?;
+    check_known_entries(subject)?;
     check_ranges(subject);
     let runs = check_runs(subject);
     let mut walk = Walk {
@@ -59,6 +60,23 @@ fn check_meta(subject: &Subject<'_>) -> Result<(), StoreError> {
         rows.next();
     }
     Ok(rows.status()?)
+}
+
+/// What others said of entries follows from nothing that is stored; it can only be malformed.
+fn check_known_entries(subject: &Subject<'_>) -> Result<(), StoreError> {
+    let mut rows = subject.database.rows_on_disk(Family::KnownEntries)?;
+    rows.seek_to_first();
+    while let Some((key, value)) = rows.item() {
+        if let Err(malformed) = known_entries::check(key, value) {
+            let place = problems::row(Family::KnownEntries, key);
+            subject.add(place, &corrupt(Family::KnownEntries, key)(malformed));
+        }
+        rows.next();
+    }
+    if let Err(error) = rows.status() {
+        subject.add(Family::KnownEntries.name().to_owned(), &error.into());
+    }
+    Ok(())
 }
 
 /// Ranges must ascend without touching.

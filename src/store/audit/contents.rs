@@ -19,7 +19,7 @@ use super::super::lookup::{HashEntry, HashRole};
 use super::super::query::{EventRecord, TransactionPosition};
 use super::super::raw_form;
 use super::super::transaction_block::{Row, TransactionBlock};
-use super::super::{StoreError, transaction_record};
+use super::super::{StoreError, entries, transaction_record};
 use super::expected::EventsOfTransaction;
 use super::tally::{Index, Side, Sink};
 use super::{Subject, expected, problems, raw};
@@ -349,6 +349,9 @@ impl<'a> Contents<'a> {
             for contract in tags {
                 let key = ContractTransactionKey { contract, position };
                 sink.row(Side::Expected, Index::ContractTransaction, &key.encode(), &[]);
+            }
+            for (key, changed) in entries::of_record(&record)? {
+                sink.row(Side::Expected, Index::Entry, &key.encode(), &changed.encode());
             }
         }
         Ok(())

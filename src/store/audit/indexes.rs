@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use super::super::StoreError;
 use super::super::bytes::Malformed;
 use super::super::columns::{
-    ContractBlockKey, ContractTransactionKey, Family, HashKey, HashTag, Key, TopicBlockKey,
+    ContractBlockKey, ContractTransactionKey, EntryChangeKey, Family, HashKey, HashTag, Key,
+    TopicBlockKey,
 };
 use super::super::database::corrupt;
+use super::super::entries::Changed;
 use super::super::lookup::{HashEntry, HashRole};
 use super::super::positions::Positions;
 use super::contents::Contents;
@@ -18,8 +20,13 @@ use super::{Subject, problems};
 use crate::domain::{EventId, LedgerRange, TxHash};
 
 /// The families that are indexes.
-pub(super) const FAMILIES: [Family; 4] =
-    [Family::EventsByTopic, Family::EventsByContract, Family::TxByHash, Family::TxByContract];
+pub(super) const FAMILIES: [Family; 5] = [
+    Family::EventsByTopic,
+    Family::EventsByContract,
+    Family::TxByHash,
+    Family::TxByContract,
+    Family::Entries,
+];
 
 /// Parts of indexes that are compared row by row at the most: each part takes some memory.
 const MOST_COMPARED: usize = 16;
@@ -152,6 +159,13 @@ fn give(
             let parsed = ContractTransactionKey::decode(key).ok_or(Malformed)?;
             if wanted.subject.wanted.contains(parsed.position.ledger) {
                 sink.row(Side::Found, Index::ContractTransaction, key, value);
+            }
+        }
+        Family::Entries => {
+            let parsed = EntryChangeKey::decode(key).ok_or(Malformed)?;
+            let changed = Changed::decode(value)?;
+            if wanted.subject.wanted.contains(parsed.position.ledger) {
+                sink.row(Side::Found, Index::Entry, key, &changed.encode());
             }
         }
         _ => {

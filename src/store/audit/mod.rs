@@ -118,6 +118,7 @@ fn read_back(
     let database = Database::open_read_only(&raw)?;
     acknowledged::check(directory, promise, database.sequence())?;
     format::check(&database)?;
+    database.check_families()?;
     let network = stored_network(&database)?.ok_or(StoreError::Empty(directory.to_owned()))?;
     let subject = Subject {
         network: &network,

@@ -21,11 +21,19 @@ pub(super) enum Index {
     Hash,
     /// Transactions by their inner hash: key, that hash, where the events are.
     InnerHash,
+    /// Transactions by the entries that they changed: key, what of the entry.
+    Entry,
 }
 
 impl Index {
-    const ALL: [Self; 5] =
-        [Self::Contract, Self::Topic, Self::ContractTransaction, Self::Hash, Self::InnerHash];
+    const ALL: [Self; 6] = [
+        Self::Contract,
+        Self::Topic,
+        Self::ContractTransaction,
+        Self::Hash,
+        Self::InnerHash,
+        Self::Entry,
+    ];
 
     /// Where its rows are.
     pub(super) fn family(self) -> Family {
@@ -34,6 +42,7 @@ impl Index {
             Self::Topic => Family::EventsByTopic,
             Self::ContractTransaction => Family::TxByContract,
             Self::Hash | Self::InnerHash => Family::TxByHash,
+            Self::Entry => Family::Entries,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Every change of the layout since the first, one file each.
 
+mod entries;
+
 use super::super::StoreError;
 use super::super::database::Database;
 use super::FormatVersion;
@@ -13,4 +15,4 @@ pub(super) struct Migration {
 }
 
 /// All steps.
-pub(super) const ALL: &[Migration] = &[];
+pub(super) const ALL: &[Migration] = &[entries::MIGRATION];

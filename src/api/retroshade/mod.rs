@@ -1,0 +1,232 @@
+//! The routes of custom indexing programs. Knows which question of [`crate::programs`] each asks, and
+//! how what comes back is spelled as JSON.
+
+mod body;
+mod records;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::answer::Answer;
+use super::params::Query;
+use super::router::{Access, Call, Handler, Route, Verb, Work};
+use super::{ApiError, Deps};
+use crate::auth::{Area, Right, Scope};
+use crate::domain::{LedgerRange, LedgerSeq, ParseError, ProgramId};
+use crate::programs::Programs;
+use crate::programs::backfill::Order;
+use crate::programs::manifest::Manifest;
+use crate::programs::records::{RunSource, StatsQuery};
+
+/// Room for a module of 2 MiB that is spelled as an array of numbers.
+const LARGEST_DEPLOY: usize = 12 << 20;
+/// Executions on a page, unless asked otherwise, and at the most (interface, section Limits).
+const EXECUTIONS: usize = 50;
+const MOST_EXECUTIONS: usize = 200;
+/// Ledgers on a page of stats, unless asked otherwise, and at the most.
+const STATS: usize = 100;
+const MOST_STATS: usize = 1000;
+
+const fn route(verb: Verb, template: &'static str, scope: Scope, handler: Handler<Deps>) -> Route {
+    let access = Access::Token(Right { area: Area::Programs, scope });
+    Route { template, verb, access, work: Work::Slow(handler) }
+}
+
+const SMALL: Verb = Verb::Post { largest: super::LARGEST_BODY };
+const LARGE: Verb = Verb::Post { largest: LARGEST_DEPLOY };
+
+/// Routes of this area. Literal paths come before those with a number in their place.
+pub(super) const ROUTES: [Route; 15] = [
+    route(LARGE, "/rest/retroshade/deploy", Scope::Deploy, deploy),
+    route(LARGE, "/rest/retroshade/try", Scope::Deploy, try_out),
+    route(SMALL, "/rest/retroshade/append-contracts", Scope::Deploy, append),
+    route(SMALL, "/rest/retroshade/query", Scope::Read, query),
+    route(Verb::Get, "/rest/retroshade/tables", Scope::Read, tables),
+    route(Verb::Get, "/rest/retroshade/list", Scope::Read, list),
+    route(Verb::Delete, "/rest/retroshade/{id}", Scope::Deploy, delete),
+    route(Verb::Get, "/rest/retroshade/{id}/status", Scope::Read, status),
+    route(Verb::Get, "/rest/retroshade/{id}/executions", Scope::Read, executions),
+    route(Verb::Get, "/rest/retroshade/{id}/stats", Scope::Read, stats),
+    route(SMALL, "/rest/retroshade/{id}/pause", Scope::Deploy, pause),
+    route(SMALL, "/rest/retroshade/{id}/resume", Scope::Deploy, resume),
+    route(SMALL, "/rest/retroshade/{id}/backfill", Scope::Deploy, begin_backfill),
+    route(Verb::Get, "/rest/retroshade/{id}/backfill", Scope::Read, backfill),
+    route(Verb::Delete, "/rest/retroshade/{id}/backfill", Scope::Deploy, cancel_backfill),
+];
+
+fn deploy(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let wanted = body::deploy(call)?;
+    answer(&Deployed::of(&programs(deps)?.deploy(call.owner()?, wanted)?))
+}
+
+fn append(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let (id, contracts) = body::append(call)?;
+    let manifest = programs(deps)?.append(call.owner()?, id, contracts)?;
+    answer(&json!({ "program_id": id, "contracts": texts(&manifest) }))
+}
+
+fn delete(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let id = program_id(call)?;
+    programs(deps)?.delete(call.owner()?, id)?;
+    answer(&json!({ "deleted": id }))
+}
+
+fn query(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let request = body::query(call)?;
+    let found = programs(deps)?.query(call.owner()?, request)?;
+    Ok(Answer { media_type: found.media_type, ..Answer::json(found.bytes) })
+}
+
+fn tables(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let tables = programs(deps)?.tables(call.owner()?);
+    let entry = |(name, project): &(String, String)| json!({ "table_name": name, "project_name_plain": project });
+    answer(&tables.iter().map(entry).collect::<Vec<_>>())
+}
+
+fn list(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let manifests = programs(deps)?.list(call.owner()?);
+    answer(&manifests.iter().map(Listed::of).collect::<Vec<_>>())
+}
+
+fn status(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let status = programs(deps)?.status(call.owner()?, program_id(call)?)?;
+    answer(&records::Status::from(status))
+}
+
+fn executions(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let id = program_id(call)?;
+    let query = Query::parse(call.query, &["limit", "from_ledger"])?;
+    let limit = limit(&query, EXECUTIONS, MOST_EXECUTIONS)?;
+    let last = query.number("from_ledger", u64::from(u32::MAX))?;
+    let last = last.map(|last| LedgerSeq(u32::try_from(last).unwrap_or(u32::MAX)));
+    let found = programs(deps)?.executions(call.owner()?, id, last, limit)?;
+    answer(&found.iter().map(records::ExecutionRecord::from).collect::<Vec<_>>())
+}
+
+fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let id = program_id(call)?;
+    let query = Query::parse(call.query, &["source", "from", "to", "limit"])?;
+    let sources = [("live", RunSource::Live), ("backfill", RunSource::Backfill)];
+    let wanted = StatsQuery {
+        source: query.word("source", &sources)?,
+        ledgers: query.ledgers()?.unwrap_or(LedgerRange::new(0, u32::MAX)),
+        limit: limit(&query, STATS, MOST_STATS)?,
+    };
+    let found = programs(deps)?.stats(call.owner()?, id, &wanted)?;
+    answer(&found.iter().map(records::StatsRecord::from).collect::<Vec<_>>())
+}
+
+fn pause(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let id = program_id(call)?;
+    answer(&Listed::of(&programs(deps)?.set_running(call.owner()?, id, false)?))
+}
+
+fn resume(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let id = program_id(call)?;
+    answer(&Listed::of(&programs(deps)?.set_running(call.owner()?, id, true)?))
+}
+
+fn begin_backfill(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let id = program_id(call)?;
+    let ledgers = body::backfill(call)?;
+    answer(&progress(&programs(deps)?.begin_backfill(call.owner()?, id, ledgers)?))
+}
+
+fn backfill(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    answer(&progress(&programs(deps)?.backfill(call.owner()?, program_id(call)?)?))
+}
+
+fn cancel_backfill(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    answer(&progress(&programs(deps)?.cancel_backfill(call.owner()?, program_id(call)?)?))
+}
+
+fn try_out(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let tried = programs(deps)?.try_out(call.owner()?, body::trial(call)?)?;
+    answer(&records::TrialRecord::from(tried))
+}
+
+/// A program as a list shows it. Fields after the fourth are additive.
+#[derive(Serialize)]
+struct Listed<'a> {
+    id: ProgramId,
+    project_name: &'a str,
+    contracts: Vec<String>,
+    running: bool,
+    public: bool,
+    tables: Vec<String>,
+}
+
+impl<'a> Listed<'a> {
+    fn of(manifest: &'a Manifest) -> Self {
+        Self {
+            id: manifest.id,
+            project_name: &manifest.project_name,
+            contracts: texts(manifest),
+            running: manifest.running,
+            public: manifest.public,
+            tables: manifest.table_names(),
+        }
+    }
+}
+
+/// What a deploy answers.
+#[derive(Serialize)]
+struct Deployed<'a> {
+    id: ProgramId,
+    project_name: &'a str,
+    contracts: Vec<String>,
+    running: bool,
+    tables: Vec<String>,
+}
+
+impl<'a> Deployed<'a> {
+    fn of(manifest: &'a Manifest) -> Self {
+        let Listed { id, project_name, contracts, running, tables, .. } = Listed::of(manifest);
+        Self { id, project_name, contracts, running, tables }
+    }
+}
+
+fn texts(manifest: &Manifest) -> Vec<String> {
+    manifest.contracts.iter().map(ToString::to_string).collect()
+}
+
+fn progress(order: &Order) -> serde_json::Value {
+    json!({
+        "program_id": order.program,
+        "from": order.ledgers.first.0,
+        "to": order.ledgers.last.0,
+        "next": order.next.0,
+        "state": order.state.word(),
+        "ledgers_done": order.done(),
+        "ledgers": order.ledgers.len(),
+        "ledgers_missing": order.missing,
+        "executions": order.executions,
+        "errors": order.errors,
+        "rows_written": order.rows,
+        "message": order.message,
+    })
+}
+
+fn programs(deps: &Deps) -> Result<&Programs, ApiError> {
+    deps.programs.as_deref().ok_or(ApiError::NoPrograms)
+}
+
+fn program_id(call: &Call<'_>) -> Result<ProgramId, ApiError> {
+    call.path_value
+        .parse()
+        .map_err(|error: ParseError| ApiError::parameter("id", format!("is malformed: {error}")))
+}
+
+fn limit(query: &Query<'_>, default: usize, most: usize) -> Result<usize, ApiError> {
+    match query.number("limit", most as u64)? {
+        None => Ok(default),
+        Some(0) => {
+            Err(ApiError::parameter("limit", format!("is 0: give a number from 1 to {most}")))
+        }
+        Some(given) => Ok(usize::try_from(given).unwrap_or(most)),
+    }
+}
+
+fn answer<T: Serialize>(value: &T) -> Result<Answer, ApiError> {
+    Ok(Answer::json(serde_json::to_vec(value).expect("numbers and texts serialize")))
+}

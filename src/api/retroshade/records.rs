@@ -1,0 +1,198 @@
+//! Records of programs and their runs as JSON: the documented fields first, then the additive ones.
+
+use serde::Serialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::domain::ProgramId;
+use crate::programs::records::{Execution, LedgerStats, Likeness, RunSource, RunStatus};
+use crate::programs::{ProgramStatus, Tried, TriedRun};
+
+/// `GET /retroshade/{id}/status`.
+#[derive(Serialize)]
+pub(super) struct Status {
+    program_id: ProgramId,
+    project_name: String,
+    running: bool,
+    last_success_ledger: Option<u32>,
+    last_error_ledger: Option<u32>,
+    last_error_message: Option<String>,
+    total_executions: u64,
+    total_errors: u64,
+    avg_execution_ms: u64,
+    /// Newest ledger that it has seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_ledger: Option<u32>,
+    /// Stored ledgers that it has yet to see.
+    lag_ledgers: u64,
+    row_bytes: u64,
+}
+
+impl From<ProgramStatus> for Status {
+    fn from(status: ProgramStatus) -> Self {
+        Self {
+            program_id: status.id,
+            project_name: status.project_name,
+            running: status.running,
+            last_success_ledger: status.last_success,
+            last_error_ledger: status.last_error,
+            last_error_message: status.last_error_message,
+            total_executions: status.executions,
+            total_errors: status.errors,
+            avg_execution_ms: milliseconds(status.average_micros),
+            last_ledger: status.last_ledger.map(|ledger| ledger.0),
+            lag_ledgers: status.lag,
+            row_bytes: status.row_bytes,
+        }
+    }
+}
+
+/// Item of `GET /retroshade/{id}/executions`.
+#[derive(Serialize)]
+pub(super) struct ExecutionRecord<'a> {
+    ledger_sequence: u32,
+    tx_hash: &'a str,
+    status: RunStatus,
+    error_message: Option<&'a str>,
+    rows_written: u32,
+    execution_ms: u64,
+    created_at: String,
+    execution_us: u64,
+    source: RunSource,
+    fidelity: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fidelity_difference: Option<&'a str>,
+}
+
+impl<'a> From<&'a Execution> for ExecutionRecord<'a> {
+    fn from(execution: &'a Execution) -> Self {
+        let (fidelity, fidelity_difference) = likeness(&execution.likeness);
+        Self {
+            ledger_sequence: execution.ledger,
+            tx_hash: &execution.tx,
+            status: execution.status(),
+            error_message: execution.error.as_deref(),
+            rows_written: execution.rows,
+            execution_ms: milliseconds(execution.micros),
+            created_at: iso8601(execution.at),
+            execution_us: execution.micros,
+            source: execution.source,
+            fidelity,
+            fidelity_difference,
+        }
+    }
+}
+
+/// Item of `GET /retroshade/{id}/stats`.
+#[derive(Serialize)]
+pub(super) struct StatsRecord {
+    ledger_sequence: u32,
+    source: RunSource,
+    executions: u32,
+    error_count: u32,
+    rows_written: u64,
+    total_execution_ms: u64,
+    created_at: String,
+}
+
+impl From<&LedgerStats> for StatsRecord {
+    fn from(stats: &LedgerStats) -> Self {
+        Self {
+            ledger_sequence: stats.ledger.0,
+            source: stats.source,
+            executions: stats.sums.executions,
+            error_count: stats.sums.errors,
+            rows_written: stats.sums.rows,
+            total_execution_ms: milliseconds(stats.sums.micros),
+            created_at: iso8601(stats.sums.at),
+        }
+    }
+}
+
+/// What `POST /retroshade/try` answers.
+#[derive(Serialize)]
+pub(super) struct TrialRecord {
+    tables: serde_json::Value,
+    transactions: Vec<TriedRecord>,
+}
+
+#[derive(Serialize)]
+struct TriedRecord {
+    tx_hash: String,
+    ledger_sequence: u32,
+    status: RunStatus,
+    error_message: Option<String>,
+    rows: serde_json::Value,
+    execution_us: u64,
+    fuel: u64,
+    fidelity: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fidelity_difference: Option<String>,
+}
+
+impl From<Tried> for TrialRecord {
+    fn from(tried: Tried) -> Self {
+        let transactions = tried.runs.into_iter().map(TriedRecord::from).collect();
+        Self { tables: tried.tables, transactions }
+    }
+}
+
+impl From<TriedRun> for TriedRecord {
+    fn from(run: TriedRun) -> Self {
+        let execution = run.execution;
+        let (fidelity, difference) = likeness(&execution.likeness);
+        let fidelity_difference = difference.map(str::to_owned);
+        Self {
+            status: execution.status(),
+            tx_hash: execution.tx,
+            ledger_sequence: execution.ledger,
+            error_message: execution.error,
+            rows: run.rows,
+            execution_us: execution.micros,
+            fuel: run.fuel,
+            fidelity,
+            fidelity_difference,
+        }
+    }
+}
+
+fn likeness(likeness: &Likeness) -> (&'static str, Option<&str>) {
+    match likeness {
+        Likeness::Exact => ("exact", None),
+        Likeness::Diverged(difference) => ("diverged", Some(difference)),
+        Likeness::Unchecked => ("unchecked", None),
+    }
+}
+
+/// Rounded half up.
+fn milliseconds(micros: u64) -> u64 {
+    micros.saturating_add(500) / 1000
+}
+
+/// A time in UNIX milliseconds.
+fn iso8601(milliseconds: u64) -> String {
+    let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(milliseconds) * 1_000_000);
+    let text = time.ok().and_then(|time| time.format(&Rfc3339).ok());
+    text.unwrap_or_else(|| "9999-12-31T23:59:59Z".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_are_rounded_half_up() {
+        let cases =
+            [(0, 0), (499, 0), (500, 1), (1_499, 1), (1_500, 2), (u64::MAX, u64::MAX / 1000)];
+        for (micros, expected) in cases {
+            assert_eq!(milliseconds(micros), expected, "{micros}");
+        }
+    }
+
+    #[test]
+    fn times_are_iso_8601_in_utc() {
+        assert_eq!(iso8601(0), "1970-01-01T00:00:00Z");
+        assert_eq!(iso8601(1_700_000_000_123), "2023-11-14T22:13:20.123Z");
+        assert_eq!(iso8601(u64::MAX), "9999-12-31T23:59:59Z");
+    }
+}

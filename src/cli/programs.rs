@@ -1,0 +1,385 @@
+//! The verbs for custom indexing programs: what the service's routes do, from a terminal.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::grid;
+use super::remote::{Body, Remote, draws_tables};
+use super::{Failure, output};
+
+/// Between two looks at a backfill.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// Verbs for programs. Each asks a running service.
+#[derive(Debug, Subcommand)]
+pub enum ProgramVerb {
+    /// Deploy an indexing program for one or more contracts
+    #[command(after_help = "Example:
+  orrery --base http://127.0.0.1:8484/rest --jwt $TOKEN deploy --project deposits \\
+    --code-path target/wasm32v1-none/release/deposits.wasm --contracts CA…,CB…")]
+    Deploy(Deploy),
+    /// Run a program that is not deployed on stored transactions, and store nothing
+    #[command(after_help = "Example:
+  orrery try --code-path deposits.wasm --contracts CA… --last 20")]
+    Try(Try),
+    /// List your programs
+    List(Json),
+    /// List the tables that you may read
+    Tables(Json),
+    /// Ask the tables with SQL
+    #[command(after_help = "Examples:
+  orrery query 'select * from deposits_deposit order by _ledger desc limit 10'
+  orrery query 'select sum(amount) from program_1_deposit' --numbers string
+  orrery query 'from program_1_deposit' --format csv > deposits.csv")]
+    Query(Query),
+    /// Show the newest runs of a program
+    Executions(Executions),
+    /// Show sums over the runs of each ledger
+    Stats(Stats),
+    /// Register further contracts for a program
+    AppendContracts(Append),
+    /// Delete a program with its tables and rows; this cannot be undone
+    Delete(Program),
+    /// Run a program no longer on new ledgers, until it is resumed
+    Pause(Program),
+    /// Let a program go on where it stopped
+    Resume(Program),
+}
+
+/// How results look.
+#[derive(Debug, Args)]
+pub struct Json {
+    /// Print JSON, also on a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+/// One program.
+#[derive(Debug, Args)]
+pub struct Program {
+    /// The program's id
+    id: u32,
+    #[command(flatten)]
+    output: Json,
+}
+
+#[derive(Debug, Args)]
+pub struct Deploy {
+    /// Name of the project, unique on the network
+    #[arg(long, value_name = "NAME")]
+    project: String,
+    #[command(flatten)]
+    code: Code,
+    /// Let every owner read its tables
+    #[arg(long)]
+    public: bool,
+    #[command(flatten)]
+    output: Json,
+}
+
+#[derive(Debug, Args)]
+struct Code {
+    /// The compiled module (.wasm)
+    #[arg(long, value_name = "FILE")]
+    code_path: PathBuf,
+    /// Contract IDs with commas between them; may be repeated
+    #[arg(long, value_name = "C…", value_delimiter = ',', required = true)]
+    contracts: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Try {
+    #[command(flatten)]
+    code: Code,
+    /// Transactions to run it on, with commas between them
+    #[arg(long, value_name = "HASH", value_delimiter = ',', conflicts_with = "last")]
+    transactions: Vec<String>,
+    /// Run it on the newest transactions of the contracts
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    last: u32,
+    #[command(flatten)]
+    output: Json,
+}
+
+#[derive(Debug, Args)]
+pub struct Query {
+    /// One SQL statement that reads
+    sql: String,
+    /// Value of a parameter, in order; JSON, or else a text
+    #[arg(long = "param", value_name = "VALUE")]
+    params: Vec<String>,
+    /// Rows at the most
+    #[arg(long, value_name = "NUMBER")]
+    max_rows: Option<u64>,
+    /// How 64-bit and wider integers are written
+    #[arg(long, value_enum, default_value_t = Numbers::Exact)]
+    numbers: Numbers,
+    /// Form of the answer
+    #[arg(long, value_enum, default_value_t = Format::Rows)]
+    format: Format,
+    #[command(flatten)]
+    output: Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Numbers {
+    Exact,
+    String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Rows,
+    Columns,
+    Csv,
+    Parquet,
+    Arrow,
+}
+
+#[derive(Debug, Args)]
+pub struct Executions {
+    #[command(flatten)]
+    program: Program,
+    /// Runs at the most, up to 200
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<u32>,
+    /// Only of ledgers up to this one
+    #[arg(long, value_name = "LEDGER")]
+    from_ledger: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct Stats {
+    #[command(flatten)]
+    program: Program,
+    /// live or backfill; both unless given
+    #[arg(long)]
+    source: Option<String>,
+    /// First ledger
+    #[arg(long, value_name = "LEDGER")]
+    from: Option<u32>,
+    /// Last ledger
+    #[arg(long, value_name = "LEDGER")]
+    to: Option<u32>,
+    /// Ledgers at the most, up to 1000
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct Append {
+    /// The program's id
+    id: u32,
+    /// Contract IDs with commas between them; may be repeated
+    #[arg(long, value_name = "C…", value_delimiter = ',', required = true)]
+    contracts: Vec<String>,
+    #[command(flatten)]
+    output: Json,
+}
+
+impl ProgramVerb {
+    pub fn run(self, remote: &Remote) -> Result<(), Failure> {
+        match self {
+            Self::Deploy(verb) => {
+                let mut body = verb.code.body()?;
+                body["project_name"] = verb.project.into();
+                body["public"] = verb.public.into();
+                show(remote.post("retroshade/deploy", &body)?, &verb.output, &[])
+            }
+            Self::Try(verb) => {
+                let mut body = verb.code.body()?;
+                match verb.transactions.is_empty() {
+                    true => body["last"] = verb.last.into(),
+                    false => body["transactions"] = verb.transactions.into(),
+                }
+                remote.post("retroshade/try", &body)?.print()
+            }
+            Self::List(output) => {
+                let columns = ["id", "project_name", "running", "public", "contracts"];
+                show(remote.get("retroshade/list")?, &output, &columns)
+            }
+            Self::Tables(output) => {
+                let columns = ["table_name", "project_name_plain"];
+                show(remote.get("retroshade/tables")?, &output, &columns)
+            }
+            Self::Query(verb) => verb.run(remote),
+            Self::Executions(verb) => verb.run(remote),
+            Self::Stats(verb) => verb.run(remote),
+            Self::AppendContracts(verb) => {
+                let body = json!({ "program_id": verb.id, "contracts": verb.contracts });
+                show(remote.post("retroshade/append-contracts", &body)?, &verb.output, &[])
+            }
+            Self::Delete(verb) => {
+                show(remote.delete(&format!("retroshade/{}", verb.id))?, &verb.output, &[])
+            }
+            Self::Pause(verb) => verb.set_running(remote, "pause"),
+            Self::Resume(verb) => verb.set_running(remote, "resume"),
+        }
+    }
+}
+
+impl Program {
+    fn set_running(&self, remote: &Remote, action: &str) -> Result<(), Failure> {
+        let answer = remote.post(&format!("retroshade/{}/{action}", self.id), &json!({}))?;
+        show(answer, &self.output, &[])
+    }
+}
+
+impl Code {
+    fn body(&self) -> Result<Value, Failure> {
+        let code = fs::read(&self.code_path).map_err(|error| {
+            Failure::failed(format!("cannot read {}: {error}", self.code_path.display()))
+        })?;
+        Ok(json!({ "code": STANDARD.encode(code), "contracts": self.contracts }))
+    }
+}
+
+impl Query {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let params = self
+            .params
+            .iter()
+            .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())));
+        let mut body = json!({
+            "query": self.sql,
+            "params": params.collect::<Vec<Value>>(),
+            "numbers": word(self.numbers),
+            "format": word(self.format),
+        });
+        if let Some(most) = self.max_rows {
+            body["max_rows"] = most.into();
+        }
+        let answer = remote.post("retroshade/query", &body)?;
+        match self.format {
+            Format::Rows => show(answer, &self.output, &[]),
+            Format::Columns => answer.print(),
+            Format::Csv | Format::Parquet | Format::Arrow => output::print_bytes(&answer.0),
+        }
+    }
+}
+
+impl Executions {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let path = format!("retroshade/{}/executions", self.program.id);
+        let answer = remote.get(&with(
+            &path,
+            &[("limit", text(self.limit)), ("from_ledger", text(self.from_ledger))],
+        ))?;
+        let columns = [
+            "ledger_sequence",
+            "tx_hash",
+            "status",
+            "rows_written",
+            "execution_ms",
+            "fidelity",
+            "error_message",
+        ];
+        show(answer, &self.program.output, &columns)
+    }
+}
+
+impl Stats {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let path = format!("retroshade/{}/stats", self.program.id);
+        let parameters = [
+            ("source", self.source),
+            ("from", text(self.from)),
+            ("to", text(self.to)),
+            ("limit", text(self.limit)),
+        ];
+        let columns = [
+            "ledger_sequence",
+            "source",
+            "executions",
+            "error_count",
+            "rows_written",
+            "total_execution_ms",
+        ];
+        show(remote.get(&with(&path, &parameters))?, &self.program.output, &columns)
+    }
+}
+
+/// `orrery status ID`
+pub fn status(remote: &Remote, id: u32, json: bool) -> Result<(), Failure> {
+    show(remote.get(&format!("retroshade/{id}/status"))?, &Json { json }, &[])
+}
+
+/// What is wanted of a program's backfill.
+pub enum BackfillWish {
+    /// Begin one, and wait for it unless told otherwise.
+    Begin { from: u32, to: u32, detach: bool },
+    /// Show how far it is.
+    Show,
+    /// End it.
+    Cancel,
+}
+
+/// `orrery backfill ID`
+pub fn backfill(remote: &Remote, id: u32, wish: BackfillWish, json: bool) -> Result<(), Failure> {
+    let path = format!("retroshade/{id}/backfill");
+    let output = Json { json };
+    match wish {
+        BackfillWish::Show => show(remote.get(&path)?, &output, &[]),
+        BackfillWish::Cancel => show(remote.delete(&path)?, &output, &[]),
+        BackfillWish::Begin { from, to, detach } => {
+            let begun = remote.post(&path, &json!({ "from": from, "to": to }))?;
+            if detach { show(begun, &output, &[]) } else { follow(remote, &path, begun, &output) }
+        }
+    }
+}
+
+/// Shows a bar until a backfill ends. On Ctrl-C the service goes on.
+fn follow(remote: &Remote, path: &str, begun: Body, output: &Json) -> Result<(), Failure> {
+    let mut state = begun.json()?;
+    let number = |state: &Value, name: &str| state[name].as_u64().unwrap_or(0);
+    let bar = ProgressBar::new(number(&state, "ledgers"));
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} ledgers {msg} {eta} left");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    let mut answer = begun;
+    while state["state"] == "running" {
+        std::thread::sleep(LOOK_EVERY);
+        answer = remote.get(path)?;
+        state = answer.json()?;
+        bar.set_position(number(&state, "ledgers_done"));
+        bar.set_message(format!("{} rows", number(&state, "rows_written")));
+    }
+    bar.finish_and_clear();
+    show(answer, output, &[])
+}
+
+/// Prints an answer: as a table for a person, else as it came. Without columns all are shown.
+fn show(answer: Body, output: &Json, columns: &[&str]) -> Result<(), Failure> {
+    if !draws_tables(output.json) {
+        return answer.print();
+    }
+    output::print(&grid::draw(&answer.0, columns)?)
+}
+
+fn word<T: ValueEnum>(value: T) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+fn text(number: Option<u32>) -> Option<String> {
+    number.map(|number| number.to_string())
+}
+
+/// A path with those parameters that are given.
+fn with(path: &str, parameters: &[(&str, Option<String>)]) -> String {
+    let given = parameters.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
+    let encoded = given.map(|(name, value)| {
+        let value =
+            percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
+        format!("{name}={value}")
+    });
+    let query = encoded.collect::<Vec<_>>().join("&");
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}

@@ -1,0 +1,117 @@
+//! A service's HTTP interface, asked as its users ask it.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::Args;
+use orrery::source::http::{self, Timeouts};
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+
+use super::serve::runtime;
+use super::{Failure, output};
+
+/// Which service is asked, and as whom.
+#[derive(Debug, Clone, Args)]
+pub struct Remote {
+    /// Base address of the service's REST interface
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "ORRERY_BASE",
+        default_value = "http://127.0.0.1:8484/rest"
+    )]
+    pub base: String,
+    /// Token, as `orrery token issue` prints it
+    #[arg(long, global = true, value_name = "TOKEN", env = "ORRERY_JWT", hide_env_values = true)]
+    pub jwt: Option<String>,
+}
+
+/// A query may take ten seconds, and a module be compiled for longer.
+const TIMEOUTS: Timeouts =
+    Timeouts { connect: Duration::from_secs(10), idle: Duration::from_secs(120) };
+
+/// The body of an answer, which was a success.
+pub struct Body(pub Vec<u8>);
+
+impl Remote {
+    /// Asks, and waits for the answer.
+    ///
+    /// Fails with the service's own sentence when it refuses.
+    pub fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Body, Failure> {
+        let Some(token) = &self.jwt else {
+            return Err(Failure::usage(
+                "a token is needed: give --jwt or set ORRERY_JWT to what `orrery token issue` prints",
+            ));
+        };
+        let url = format!("{}/{path}", self.base.trim_end_matches('/'));
+        let unreachable = |error: &dyn std::fmt::Display| {
+            Failure::failed(format!("{url} cannot be asked: {error}"))
+        };
+        runtime()?.block_on(async {
+            let client = http::client(TIMEOUTS).map_err(|error| unreachable(&error))?;
+            let mut request = client.request(method, &url).bearer_auth(token);
+            if let Some(body) = body {
+                request = request.json(body);
+            }
+            let answer = request.send().await.map_err(|error| unreachable(&reason(&error)))?;
+            let status = answer.status();
+            let body = answer.bytes().await.map_err(|error| unreachable(&reason(&error)))?;
+            if status.is_success() { Ok(Body(body.to_vec())) } else { Err(refusal(status, &body)) }
+        })
+    }
+
+    /// Asks with GET.
+    pub fn get(&self, path: &str) -> Result<Body, Failure> {
+        self.ask(Method::GET, path, None)
+    }
+
+    /// Asks with POST.
+    pub fn post(&self, path: &str, body: &Value) -> Result<Body, Failure> {
+        self.ask(Method::POST, path, Some(body))
+    }
+
+    /// Asks with DELETE.
+    pub fn delete(&self, path: &str) -> Result<Body, Failure> {
+        self.ask(Method::DELETE, path, None)
+    }
+}
+
+impl Body {
+    /// As JSON.
+    pub fn json(&self) -> Result<Value, Failure> {
+        serde_json::from_slice(&self.0)
+            .map_err(|error| Failure::failed(format!("the service's answer is not JSON: {error}")))
+    }
+
+    /// Prints it as it is, with an end of line.
+    pub fn print(&self) -> Result<(), Failure> {
+        let text = String::from_utf8_lossy(&self.0);
+        output::print(&format!("{}\n", text.trim_end()))
+    }
+}
+
+/// The innermost cause, which says most.
+fn reason(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+/// What the service says, or its status when it says nothing.
+fn refusal(status: StatusCode, body: &[u8]) -> Failure {
+    let said = serde_json::from_slice::<Value>(body).ok();
+    let said = said.as_ref().and_then(|body| body.get("error")?.as_str());
+    Failure::failed(match said {
+        Some(sentence) => sentence.to_owned(),
+        None => format!("the service answered {status}: check --base, which ends in /rest"),
+    })
+}
+
+/// Whether a table is drawn: for a person, who did not ask for JSON.
+pub fn draws_tables(json: bool) -> bool {
+    !json && std::io::stdout().is_terminal()
+}

@@ -1,0 +1,17 @@
+//! `orrery sql-worker`: the process that a service starts for the SQL of one owner. Not for people.
+
+use clap::Args;
+use orrery::tables::worker;
+
+use super::Failure;
+
+/// Keeps the tables of one owner for a running service, which starts it
+#[derive(Debug, Args)]
+pub struct SqlWorker {}
+
+impl SqlWorker {
+    /// Runs until the service ends it.
+    pub fn run(self) -> Result<(), Failure> {
+        Ok(worker::run()?)
+    }
+}

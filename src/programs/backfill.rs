@@ -1,0 +1,152 @@
+//! Running a program on ledgers that were stored before it was deployed: what was asked for, how far
+//! it has got, and what came of it. An order outlives the process.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
+
+/// Where an order stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It waits or is under way.
+    Running,
+    /// All its ledgers are done.
+    Done,
+    /// Somebody cancelled it.
+    Cancelled,
+}
+
+impl State {
+    /// The word that answers use.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// An order and its progress.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// The program.
+    pub program: ProgramId,
+    /// The ledgers that were asked for.
+    #[serde(with = "range")]
+    pub ledgers: LedgerRange,
+    /// The first ledger that is not done.
+    #[serde(with = "sequence")]
+    pub next: LedgerSeq,
+    /// Where it stands.
+    pub state: State,
+    /// Ledgers that were passed over because they are not stored.
+    pub missing: u64,
+    /// Runs.
+    pub executions: u64,
+    /// Runs that failed.
+    pub errors: u64,
+    /// Rows that are new.
+    pub rows: u64,
+    /// What there is to say about it, as one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl Order {
+    /// An order of which nothing is done.
+    pub(super) fn new(program: ProgramId, ledgers: LedgerRange) -> Self {
+        Self {
+            program,
+            ledgers,
+            next: ledgers.first,
+            state: State::Running,
+            missing: 0,
+            executions: 0,
+            errors: 0,
+            rows: 0,
+            message: None,
+        }
+    }
+
+    /// Ledgers that are done.
+    pub fn done(&self) -> u64 {
+        match self.state {
+            State::Done => self.ledgers.len(),
+            _ => u64::from(self.next.0.saturating_sub(self.ledgers.first.0)),
+        }
+    }
+
+    /// All ledgers before `next` are done.
+    pub(super) fn reached(&mut self, next: Option<LedgerSeq>) {
+        match next.filter(|next| *next <= self.ledgers.last) {
+            Some(next) => self.next = next,
+            None => {
+                self.next = self.ledgers.last;
+                self.state = State::Done;
+                self.message = (self.missing > 0).then(|| {
+                    format!(
+                        "{} of the ledgers are not stored: fetch them with `orrery backfill`, then \
+                         ask again",
+                        self.missing
+                    )
+                });
+            }
+        }
+    }
+}
+
+mod sequence {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::domain::LedgerSeq;
+
+    pub(super) fn serialize<S: Serializer>(ledger: &LedgerSeq, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u32(ledger.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<LedgerSeq, D::Error> {
+        u32::deserialize(from).map(LedgerSeq)
+    }
+}
+
+mod range {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::domain::LedgerRange;
+
+    pub(super) fn serialize<S: Serializer>(range: &LedgerRange, to: S) -> Result<S::Ok, S::Error> {
+        [range.first.0, range.last.0].serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<LedgerRange, D::Error> {
+        let [first, last] = <[u32; 2]>::deserialize(from)?;
+        Ok(LedgerRange::new(first, last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_ends_after_its_last_ledger() {
+        let mut order = Order::new(ProgramId(1), LedgerRange::new(5, 9));
+        assert_eq!((order.done(), order.state), (0, State::Running));
+        order.reached(Some(LedgerSeq(9)));
+        assert_eq!((order.done(), order.state), (4, State::Running));
+        let stored = serde_json::to_vec(&order).unwrap();
+        assert_eq!(serde_json::from_slice::<Order>(&stored).unwrap(), order);
+        order.reached(Some(LedgerSeq(10)));
+        assert_eq!((order.done(), order.state), (5, State::Done));
+    }
+
+    #[test]
+    fn ledgers_that_were_not_there_are_told() {
+        let mut order = Order::new(ProgramId(1), LedgerRange::new(u32::MAX, u32::MAX));
+        order.missing = 1;
+        order.reached(None);
+        assert!(order.message.unwrap().contains("not stored"));
+    }
+}

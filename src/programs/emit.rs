@@ -1,0 +1,3 @@
+//! What a program emits. The word itself is the domain's, because tables are made of it too.
+
+pub use crate::domain::Emit;

@@ -1,0 +1,143 @@
+//! Contracts that a transaction creates and runs: their entries carry the network's hash, which
+//! contracts that are not registered may share.
+
+use std::rc::Rc;
+
+use sha2::{Digest, Sha256};
+use soroban_env_host::storage::SnapshotSource;
+use soroban_env_host::xdr::{
+    ContractExecutable, ContractIdPreimage, Hash, HashIdPreimage, HashIdPreimageContractId,
+    HostFunction, LedgerEntryChange, LedgerEntryData, LedgerKey, LedgerKeyContractCode,
+    Limits as XdrLimits, ScAddress, ScVal, WriteXdr,
+};
+use soroban_env_host::{
+    ContractFunctionSet, Env, EnvBase, Host, HostError, Symbol, TryFromVal, Val,
+};
+
+use super::Engine;
+use super::execute::contract_of;
+use super::frame::Replacement;
+use super::guest::Run;
+use super::limits::{STOPPED, Stop};
+use super::module::Module;
+use super::run::Invocation;
+use super::snapshot::Snapshot;
+use crate::domain::ContractId;
+
+/// A hash of code under which the transaction creates registered contracts.
+pub(super) struct Creation {
+    pub(super) code: Hash,
+    /// The contracts that it creates.
+    pub(super) created: Vec<ContractId>,
+    pub(super) engine: Engine,
+    pub(super) module: Module,
+    pub(super) run: Rc<Run>,
+    pub(super) snapshot: Rc<Snapshot>,
+}
+
+impl ContractFunctionSet for Creation {
+    fn call(&self, function: &Symbol, host: &Host, args: &[Val]) -> Option<Val> {
+        let result = self
+            .replacement(host)
+            .and_then(|replacement| replacement.call_export(function, host, args));
+        match result {
+            Ok(result) => result,
+            Err(error) => host.escalate_error_to_panic(error),
+        }
+    }
+}
+
+impl Creation {
+    fn key(&self) -> Rc<LedgerKey> {
+        Rc::new(LedgerKey::ContractCode(LedgerKeyContractCode { hash: self.code.clone() }))
+    }
+
+    /// Loads the code's entry, because the host would else put a stub in its place.
+    pub(super) fn load_entry(&self, host: &Host) -> Result<(), HostError> {
+        host.get_ledger_entry(&self.key()).map(drop)
+    }
+
+    /// The program for the created contracts, and the network's own code for all others.
+    fn replacement(&self, host: &Host) -> Result<Replacement, HostError> {
+        let address = host.get_current_contract_address()?;
+        let current = contract_of(&ScVal::try_from_val(host, &address.to_val())?);
+        let contract = current.ok_or(STOPPED)?;
+        let is_program = self.created.contains(&contract);
+        let module = if is_program { self.module.clone() } else { self.own_code()? };
+        Ok(Replacement { contract, module, run: Rc::clone(&self.run), is_program })
+    }
+
+    fn own_code(&self) -> Result<Module, HostError> {
+        let entry = self.snapshot.get(&self.key())?;
+        let code = match entry.as_ref().map(|(entry, _)| &entry.data) {
+            Some(LedgerEntryData::ContractCode(entry)) => entry.code.as_slice(),
+            _ => return Err(STOPPED.into()),
+        };
+        self.engine.load(code).map_err(|error| {
+            self.run.bounds.stop(Stop::Ours(error.to_string()));
+            STOPPED.into()
+        })
+    }
+}
+
+/// Hashes of code under which the transaction creates contracts that are registered, with these.
+pub(super) fn created_code(
+    invocation: &Invocation,
+    contracts: &[ContractId],
+) -> Vec<(Hash, Vec<ContractId>)> {
+    let mut found: Vec<(Hash, Vec<ContractId>)> = Vec::new();
+    let recorded = invocation.recorded.iter().flat_map(|recorded| recorded.changes.iter());
+    for (contract, code) in recorded.filter_map(created).chain(declared(invocation)) {
+        if !contracts.contains(&contract) {
+            continue;
+        }
+        match found.iter_mut().find(|(known, _)| *known == code) {
+            Some((_, ids)) if ids.contains(&contract) => {}
+            Some((_, ids)) => ids.push(contract),
+            None => found.push((code, vec![contract])),
+        }
+    }
+    found
+}
+
+/// A contract with code of its own that a change creates.
+fn created(change: &LedgerEntryChange) -> Option<(ContractId, Hash)> {
+    let LedgerEntryChange::Created(entry) = change else { return None };
+    let LedgerEntryData::ContractData(data) = &entry.data else { return None };
+    match (&data.contract, &data.key, &data.val) {
+        (
+            ScAddress::Contract(contract),
+            ScVal::LedgerKeyContractInstance,
+            ScVal::ContractInstance(instance),
+        ) => code_of(&instance.executable).map(|code| (ContractId(contract.0.0), code)),
+        _ => None,
+    }
+}
+
+/// The contract that the transaction's host function itself creates.
+fn declared(invocation: &Invocation) -> Option<(ContractId, Hash)> {
+    let (preimage, executable) = match &invocation.host_function {
+        HostFunction::CreateContract(args) => (&args.contract_id_preimage, &args.executable),
+        HostFunction::CreateContractV2(args) => (&args.contract_id_preimage, &args.executable),
+        _ => return None,
+    };
+    let id = contract_id(invocation, preimage.clone())?;
+    code_of(executable).map(|code| (id, code))
+}
+
+fn code_of(executable: &ContractExecutable) -> Option<Hash> {
+    match executable {
+        ContractExecutable::Wasm(code) => Some(code.clone()),
+        _ => None,
+    }
+}
+
+/// The id of a contract that is to be created (CAP-46-02).
+fn contract_id(invocation: &Invocation, preimage: ContractIdPreimage) -> Option<ContractId> {
+    let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
+        network_id: Hash(*invocation.network_id.as_bytes()),
+        contract_id_preimage: preimage,
+    });
+    let xdr = preimage.to_xdr(XdrLimits::none()).ok()?;
+    Some(ContractId(Sha256::digest(xdr).into()))
+}

@@ -1,0 +1,237 @@
+//! Whether a run did what the network recorded: the same result, the same events, the same changes.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use soroban_env_host::storage::EntryWithLiveUntil;
+use soroban_env_host::xdr::{
+    ContractEvent, ContractEventBody, ContractExecutable, Hash, LedgerEntryChange,
+    LedgerEntryChanges, LedgerEntryData, LedgerKey, ScVal,
+};
+
+use super::describe::{describe, quoted};
+use super::run::Recorded;
+use super::snapshot::{Snapshot, is_nonce};
+
+/// How a run compares with what the network recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fidelity {
+    /// Result, events and changes are the same.
+    Exact,
+    /// They are not; with what differs first.
+    Diverged(String),
+    /// There was nothing to compare.
+    Unchecked,
+}
+
+/// What a run came to.
+pub(super) struct Ended {
+    pub(super) value: ScVal,
+    /// Contract and system events that were not rolled back, without emits.
+    pub(super) events: Vec<ContractEvent>,
+    /// Every entry that the host has read or written, as it is in the end.
+    pub(super) entries: Vec<(Rc<LedgerKey>, Option<EntryWithLiveUntil>)>,
+}
+
+/// Entries before and after, without those that are the same.
+type Changes = BTreeMap<LedgerKey, Option<LedgerEntryData>>;
+
+/// Compares a run with the record. Lifetimes, rent, fees and nonces are not compared.
+pub(super) fn compare(recorded: &Recorded, ended: Ended, snapshot: &Snapshot) -> Fidelity {
+    let names = Names(snapshot);
+    let difference = value_differs(recorded, ended.value, &names)
+        .or_else(|| events_differ(&recorded.events, ended.events, &names))
+        .or_else(|| changes_differ(&recorded.changes, ended.entries, &names));
+    difference.map_or(Fidelity::Exact, Fidelity::Diverged)
+}
+
+fn value_differs(recorded: &Recorded, mut value: ScVal, names: &Names<'_>) -> Option<String> {
+    names.restore(&mut value);
+    let expected = &recorded.return_value;
+    (value != *expected)
+        .then(|| format!("it returned {}, and {} on the network", quoted(&value), quoted(expected)))
+}
+
+fn events_differ(
+    recorded: &[ContractEvent],
+    mut events: Vec<ContractEvent>,
+    names: &Names<'_>,
+) -> Option<String> {
+    for event in &mut events {
+        let ContractEventBody::V0(body) = &mut event.body;
+        names.restore(&mut body.data);
+        let mut topics = body.topics.to_vec();
+        topics.iter_mut().for_each(|topic| names.restore(topic));
+        body.topics = topics.try_into().unwrap_or_default();
+    }
+    let pairs = recorded.iter().zip(&events);
+    let different = pairs.enumerate().find(|(_, (expected, event))| expected != event);
+    if let Some((index, (expected, event))) = different {
+        let ContractEventBody::V0(expected) = &expected.body;
+        let ContractEventBody::V0(event) = &event.body;
+        let (was, is) = match expected.topics.iter().zip(event.topics.iter()).find(|(a, b)| a != b)
+        {
+            Some((was, is)) => (was, is),
+            None => (&expected.data, &event.data),
+        };
+        let (is, was) = (quoted(is), quoted(was));
+        return Some(format!("event {} holds {is}, and {was} on the network", index + 1));
+    }
+    let (here, there) = (events.len(), recorded.len());
+    (here != there).then(|| format!("it left {here} events, and {there} on the network"))
+}
+
+fn changes_differ(
+    recorded: &LedgerEntryChanges,
+    entries: Vec<(Rc<LedgerKey>, Option<EntryWithLiveUntil>)>,
+    names: &Names<'_>,
+) -> Option<String> {
+    let expected = recorded_changes(recorded);
+    let actual = made_changes(entries, names);
+    for (key, after) in &expected {
+        match actual.get(key) {
+            Some(made) if same(made.as_ref(), after.as_ref()) => {}
+            Some(_) => return Some(format!("{} became something else", describe(key))),
+            None => return Some(format!("{} was changed on the network alone", describe(key))),
+        }
+    }
+    let extra = actual.keys().find(|key| !expected.contains_key(key))?;
+    Some(format!("{} was not changed on the network", describe(extra)))
+}
+
+/// What the network changed.
+fn recorded_changes(changes: &LedgerEntryChanges) -> Changes {
+    let mut before: BTreeMap<LedgerKey, Option<LedgerEntryData>> = BTreeMap::new();
+    let mut after: Changes = BTreeMap::new();
+    for change in changes.iter() {
+        let (key, was, is) = match change {
+            LedgerEntryChange::State(entry) => {
+                (entry.to_key(), Some(Some(&entry.data)), Some(&entry.data))
+            }
+            LedgerEntryChange::Created(entry) => (entry.to_key(), Some(None), Some(&entry.data)),
+            LedgerEntryChange::Updated(entry) => (entry.to_key(), None, Some(&entry.data)),
+            LedgerEntryChange::Removed(key) => (key.clone(), None, None),
+            // An archived entry comes back as it was.
+            LedgerEntryChange::Restored(entry) => {
+                (entry.to_key(), Some(Some(&entry.data)), Some(&entry.data))
+            }
+        };
+        if !is_compared(&key) {
+            continue;
+        }
+        if let Some(was) = was {
+            before.entry(key.clone()).or_insert_with(|| was.cloned());
+        }
+        after.insert(key, is.cloned());
+    }
+    after.retain(|key, is| {
+        let was = before.get(key).and_then(Option::as_ref);
+        !same(was, is.as_ref())
+    });
+    after
+}
+
+/// What the run changed.
+fn made_changes(
+    entries: Vec<(Rc<LedgerKey>, Option<EntryWithLiveUntil>)>,
+    names: &Names<'_>,
+) -> Changes {
+    let mut changes = Changes::new();
+    for (key, after) in entries {
+        if !is_compared(&key) || names.is_synthetic(&key) {
+            continue;
+        }
+        let before = names.0.found(&key);
+        let before = before.as_ref().map(|entry| &entry.data);
+        let after = after.as_ref().map(|(entry, _)| &entry.data);
+        if !same(before, after) {
+            let after = after.cloned().map(|mut data| {
+                names.restore_entry(&mut data);
+                data
+            });
+            changes.insert(LedgerKey::clone(&key), after);
+        }
+    }
+    changes
+}
+
+fn is_compared(key: &LedgerKey) -> bool {
+    let kind = matches!(
+        key,
+        LedgerKey::ContractData(_)
+            | LedgerKey::ContractCode(_)
+            | LedgerKey::Account(_)
+            | LedgerKey::Trustline(_)
+    );
+    kind && !is_nonce(key)
+}
+
+/// Whether an entry is the same as far as contracts can change it. Of an account that is the balance:
+/// fees and sequence numbers are not the contracts' doing. Of code, the cost table depends on the
+/// protocol.
+fn same(a: Option<&LedgerEntryData>, b: Option<&LedgerEntryData>) -> bool {
+    match (a, b) {
+        (Some(LedgerEntryData::Account(a)), Some(LedgerEntryData::Account(b))) => {
+            a.balance == b.balance
+        }
+        (Some(LedgerEntryData::Trustline(a)), Some(LedgerEntryData::Trustline(b))) => {
+            a.balance == b.balance && a.flags == b.flags
+        }
+        (Some(LedgerEntryData::ContractCode(_)), Some(LedgerEntryData::ContractCode(_))) => true,
+        (a, b) => a == b,
+    }
+}
+
+/// Puts the network's hashes back where a run saw those that stand for programs.
+struct Names<'a>(&'a Snapshot);
+
+impl Names<'_> {
+    fn is_synthetic(&self, key: &LedgerKey) -> bool {
+        match key {
+            LedgerKey::ContractCode(code) => self.0.stands_for_program(&code.hash),
+            _ => false,
+        }
+    }
+
+    fn restore_entry(&self, data: &mut LedgerEntryData) {
+        if let LedgerEntryData::ContractData(data) = data {
+            self.restore(&mut data.val);
+        }
+    }
+
+    fn restore(&self, value: &mut ScVal) {
+        match value {
+            ScVal::ContractInstance(instance) => {
+                if let ContractExecutable::Wasm(hash) = &instance.executable
+                    && let Some(original) = self.0.original(hash)
+                {
+                    instance.executable = original;
+                }
+            }
+            ScVal::Bytes(bytes) => {
+                let hash = <[u8; 32]>::try_from(bytes.as_slice()).map(Hash);
+                if let Ok(hash) = hash
+                    && let Some(ContractExecutable::Wasm(original)) = self.0.original(&hash)
+                    && let Ok(original) = original.0.to_vec().try_into()
+                {
+                    *bytes = original;
+                }
+            }
+            ScVal::Vec(Some(vec)) => {
+                let mut items = vec.to_vec();
+                items.iter_mut().for_each(|item| self.restore(item));
+                if let Ok(items) = items.try_into() {
+                    vec.0 = items;
+                }
+            }
+            ScVal::Map(Some(map)) => {
+                let mut entries = map.to_vec();
+                entries.iter_mut().for_each(|entry| self.restore(&mut entry.val));
+                if let Ok(entries) = entries.try_into() {
+                    map.0 = entries;
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! How wasmtime is set up: which proposals a module may use, what makes a run the same everywhere,
+//! and how much room there is for instances.
+
+use std::path::PathBuf;
+use std::thread;
+
+use wasmparser::WasmFeatures;
+use wasmtime::{Config, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
+
+/// Frames that the contract host allows on top of one another (`DEFAULT_HOST_DEPTH_LIMIT`). Each may
+/// be an instance of a program.
+const FRAMES: u32 = soroban_env_host::DEFAULT_HOST_DEPTH_LIMIT;
+
+/// Stack that the code of one instance may use, in bytes. A contract on the network has less.
+const WASM_STACK: usize = 512 << 10;
+
+/// Stack of a thread that runs programs, in bytes: every frame of the deepest nesting may use all of
+/// its share, and the host and the interpreter have theirs beside it. Only what is used is real memory.
+pub(super) const THREAD_STACK: usize = FRAMES as usize * (WASM_STACK + (1 << 20));
+
+/// Most entries of a table. The network allows 1,000.
+pub(super) const MOST_TABLE_ELEMENTS: usize = 20_000;
+
+/// What an instance's own record may take, in bytes; it holds imports, globals and function references.
+const INSTANCE_RECORD: usize = 4 << 20;
+
+/// Settings of an [`Engine`](super::Engine).
+#[derive(Debug, Clone)]
+pub struct EngineSettings {
+    /// Where compiled modules are kept; `None` compiles anew in every process.
+    pub cache: Option<PathBuf>,
+    /// Runs at a time; more wait their turn.
+    pub concurrent_runs: usize,
+    /// Largest linear memory of one instance, in bytes. Memory is only reserved, not taken.
+    pub instance_memory: usize,
+}
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        let concurrent_runs = thread::available_parallelism().map_or(2, usize::from);
+        Self { cache: None, concurrent_runs, instance_memory: 64 << 20 }
+    }
+}
+
+/// The proposals that a module may use: those of the network's own interpreter, and those that
+/// newer compilers switch on by themselves (reference types, multi-value). Nothing with threads, and
+/// nothing whose result depends on the processor.
+pub(super) const FEATURES: WasmFeatures = WasmFeatures::WASM1
+    .union(WasmFeatures::SIGN_EXTENSION)
+    .union(WasmFeatures::SATURATING_FLOAT_TO_INT)
+    .union(WasmFeatures::MULTI_VALUE)
+    .union(WasmFeatures::BULK_MEMORY)
+    .union(WasmFeatures::REFERENCE_TYPES)
+    .union(WasmFeatures::EXTENDED_CONST);
+
+/// The configuration that every module is compiled for.
+pub(super) fn config(settings: &EngineSettings) -> Config {
+    let instances = u32::try_from(settings.concurrent_runs).unwrap_or(u32::MAX).max(1);
+    let instances = instances.saturating_mul(FRAMES + 1);
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_core_instances(instances)
+        .total_memories(instances)
+        .total_tables(instances)
+        .total_gc_heaps(instances)
+        .max_core_instance_size(INSTANCE_RECORD)
+        .max_memories_per_module(1)
+        .max_tables_per_module(1)
+        .max_memory_size(settings.instance_memory)
+        .table_elements(MOST_TABLE_ELEMENTS)
+        .max_unused_warm_slots(instances.min(64))
+        .linear_memory_keep_resident(1 << 20)
+        .table_keep_resident(16 << 10);
+
+    let mut config = Config::new();
+    config
+        .wasm_tail_call(false)
+        .wasm_reference_types(true)
+        .wasm_multi_value(true)
+        .wasm_bulk_memory(true)
+        .wasm_extended_const(true)
+        .wasm_simd(false)
+        .wasm_relaxed_simd(false)
+        .wasm_multi_memory(false)
+        .wasm_memory64(false)
+        .wasm_wide_arithmetic(false)
+        .wasm_custom_page_sizes(false)
+        // Fuel is the limit that is the same on every machine; epochs end what fuel does not.
+        .consume_fuel(true)
+        .epoch_interruption(true)
+        .max_wasm_stack(WASM_STACK)
+        // Bits of a NaN differ between processors.
+        .cranelift_nan_canonicalization(true)
+        .cranelift_opt_level(OptLevel::Speed)
+        // Nobody reads where in the code a trap happened.
+        .wasm_backtrace_max_frames(None)
+        .generate_address_map(false)
+        // Small reservations: with the usual four gigabytes per memory, a pool does not fit into a
+        // limited address space. Accesses are checked in code instead.
+        .memory_reservation(settings.instance_memory as u64)
+        .memory_guard_size(64 << 10)
+        .guard_before_linear_memory(false)
+        .memory_may_move(false)
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config
+}

@@ -1,0 +1,257 @@
+//! Who runs next. Knows programs by number and how long they took, not what they do.
+//!
+//! Programs belong to people who do not know each other, and one that loops until its fuel is gone
+//! must not hold up the others. So there are two threads: one takes only programs whose turns have
+//! been short, the other takes the slow ones first. On each, whoever has used the least time is next.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::domain::ProgramId;
+
+/// A turn on the fast lane ends after this long, finished or not.
+pub(super) const SHORT_TURN: Duration = Duration::from_millis(50);
+
+/// How much the newest turn counts in the average, in per cent.
+const NEWEST_COUNTS: u32 = 25;
+
+/// A thread's choice of programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// Only programs whose turns are short.
+    Fast,
+    /// The slow ones first, then any.
+    Slow,
+}
+
+/// What came of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// There was nothing to do; there will be when somebody says so.
+    Idle,
+    /// Something was done, and there may be more.
+    Worked {
+        /// It was cut short, because it took too long for the fast lane.
+        cut_short: bool,
+    },
+    /// It failed through no fault of the program's; to be tried again after a while.
+    Failed(Duration),
+}
+
+/// The programs and their turns.
+#[derive(Default)]
+pub(super) struct Lanes {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    slots: BTreeMap<ProgramId, Slot>,
+    stopped: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    /// Time used so far, or what others had used when this one came or woke up.
+    used: Duration,
+    /// Moving average of its turns.
+    usual: Duration,
+    slow: bool,
+    busy: bool,
+    /// When it may have its next turn; none when it has nothing to do.
+    due: Option<Instant>,
+    /// There was news during its turn.
+    woken: bool,
+}
+
+impl Lanes {
+    /// A program that there is now.
+    pub(super) fn add(&self, program: ProgramId) {
+        let mut state = self.state.lock();
+        let slot = Slot {
+            used: state.least_used(),
+            usual: Duration::ZERO,
+            slow: false,
+            busy: false,
+            due: Some(Instant::now()),
+            woken: false,
+        };
+        state.slots.entry(program).or_insert(slot);
+        self.changed.notify_all();
+    }
+
+    /// A program that there is no more.
+    pub(super) fn remove(&self, program: ProgramId) {
+        self.state.lock().slots.remove(&program);
+    }
+
+    /// There may be something to do for one program, or for all.
+    pub(super) fn wake(&self, program: Option<ProgramId>) {
+        let mut state = self.state.lock();
+        let least = state.least_used();
+        let now = Instant::now();
+        for (_, slot) in state.slots.iter_mut().filter(|(id, _)| program.is_none_or(|p| p == **id))
+        {
+            slot.woken = slot.busy;
+            if slot.due.is_none() && !slot.busy {
+                slot.used = slot.used.max(least);
+                slot.due = Some(now);
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Ends [`Self::work`] on all threads after their turns.
+    pub(super) fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// Gives turns until stopped.
+    pub(super) fn work(&self, lane: Lane, mut turn: impl FnMut(ProgramId) -> Turn) {
+        while let Some(program) = self.next(lane) {
+            let begun = Instant::now();
+            let outcome = turn(program);
+            self.done(program, outcome, begun.elapsed());
+        }
+    }
+
+    /// Waits for the next program that this lane may take; none when stopped.
+    fn next(&self, lane: Lane) -> Option<ProgramId> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            let now = Instant::now();
+            if let Some(program) = state.choose(lane, now) {
+                if let Some(slot) = state.slots.get_mut(&program) {
+                    slot.busy = true;
+                    slot.woken = false;
+                }
+                return Some(program);
+            }
+            match state.earliest_due(lane) {
+                Some(due) => drop(self.changed.wait_until(&mut state, due)),
+                None => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    fn done(&self, program: ProgramId, outcome: Turn, took: Duration) {
+        let mut state = self.state.lock();
+        let Some(slot) = state.slots.get_mut(&program) else { return };
+        slot.busy = false;
+        slot.used += took;
+        slot.usual = (slot.usual * (100 - NEWEST_COUNTS) + took * NEWEST_COUNTS) / 100;
+        let now = Instant::now();
+        slot.due = match outcome {
+            Turn::Idle => slot.woken.then_some(now),
+            Turn::Worked { .. } => Some(now),
+            Turn::Failed(wait) => Some(now + wait),
+        };
+        slot.slow = match outcome {
+            Turn::Worked { cut_short: true } => true,
+            // Half of what makes a turn too long, so that a program does not go to and fro.
+            _ => slot.slow && slot.usual > SHORT_TURN / 2,
+        };
+        self.changed.notify_all();
+    }
+}
+
+impl State {
+    fn ready(&self, now: Instant) -> impl Iterator<Item = (&ProgramId, &Slot)> {
+        self.slots
+            .iter()
+            .filter(move |(_, slot)| !slot.busy && slot.due.is_some_and(|due| due <= now))
+    }
+
+    fn choose(&self, lane: Lane, now: Instant) -> Option<ProgramId> {
+        let ready = self.ready(now).filter(|(_, slot)| lane == Lane::Slow || !slot.slow);
+        let next = ready.min_by_key(|(_, slot)| (lane == Lane::Slow && !slot.slow, slot.used));
+        next.map(|(id, _)| *id)
+    }
+
+    fn earliest_due(&self, lane: Lane) -> Option<Instant> {
+        let waiting = self.slots.values().filter(|slot| !slot.busy);
+        waiting.filter(|slot| lane == Lane::Slow || !slot.slow).filter_map(|slot| slot.due).min()
+    }
+
+    /// Who comes or wakes up gets no credit for the time when it had nothing to do.
+    fn least_used(&self) -> Duration {
+        let active = self.slots.values().filter(|slot| slot.busy || slot.due.is_some());
+        active.map(|slot| slot.used).min().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAST: ProgramId = ProgramId(1);
+    const SLOW: ProgramId = ProgramId(2);
+
+    fn lanes() -> Lanes {
+        let lanes = Lanes::default();
+        lanes.add(FAST);
+        lanes.add(SLOW);
+        lanes
+    }
+
+    #[test]
+    fn turns_go_to_whoever_has_used_least() {
+        let lanes = lanes();
+        let mut turns = BTreeMap::new();
+        for _ in 0..100 {
+            let program = lanes.next(Lane::Fast).unwrap();
+            *turns.entry(program).or_insert(0) += 1;
+            let took = if program == SLOW { 30 } else { 10 };
+            lanes.done(program, Turn::Worked { cut_short: false }, Duration::from_millis(took));
+        }
+        assert_eq!(turns[&FAST] / turns[&SLOW], 3, "{turns:?}");
+    }
+
+    #[test]
+    fn a_slow_program_leaves_the_fast_lane_and_comes_back() {
+        let lanes = lanes();
+        let cut = Turn::Worked { cut_short: true };
+        let first = lanes.next(Lane::Fast).unwrap();
+        lanes.done(first, cut, 2 * SHORT_TURN);
+        let other = lanes.next(Lane::Fast).unwrap();
+        assert_ne!(first, other, "the slow one is not for the fast lane");
+        assert_eq!(lanes.next(Lane::Slow), Some(first));
+        for _ in 0..20 {
+            lanes.done(first, Turn::Worked { cut_short: false }, Duration::ZERO);
+            assert_eq!(lanes.next(Lane::Slow), Some(first));
+        }
+        lanes.done(first, Turn::Idle, Duration::ZERO);
+        lanes.wake(Some(first));
+        assert_eq!(lanes.next(Lane::Fast), Some(first));
+    }
+
+    #[test]
+    fn news_during_a_turn_is_not_lost() {
+        let lanes = Lanes::default();
+        lanes.add(FAST);
+        assert_eq!(lanes.next(Lane::Slow), Some(FAST));
+        lanes.wake(None);
+        lanes.done(FAST, Turn::Idle, Duration::ZERO);
+        assert_eq!(lanes.next(Lane::Slow), Some(FAST));
+        lanes.stop();
+        assert_eq!(lanes.next(Lane::Fast), None);
+    }
+
+    #[test]
+    fn a_program_that_is_gone_gets_no_turn() {
+        let lanes = lanes();
+        let busy = lanes.next(Lane::Fast).unwrap();
+        lanes.remove(busy);
+        lanes.done(busy, Turn::Worked { cut_short: false }, Duration::ZERO);
+        let left = lanes.next(Lane::Fast).unwrap();
+        assert_ne!(busy, left);
+        assert!(lanes.state.lock().slots.len() == 1);
+    }
+}

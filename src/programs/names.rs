@@ -1,0 +1,69 @@
+//! What a deploy may name: projects and contracts.
+
+use super::ProgramError;
+use crate::domain::{ContractId, excerpt};
+
+/// Contracts of one program; each is looked for in every ledger.
+const MOST_CONTRACTS: usize = 200;
+/// Characters of a project's name.
+const LONGEST_PROJECT: usize = 64;
+
+/// Whether a text can be the name of a project.
+pub(super) fn check_project(name: &str) -> Result<(), ProgramError> {
+    let usable = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if (1..=LONGEST_PROJECT).contains(&name.len()) && name.bytes().all(usable) {
+        return Ok(());
+    }
+    let shown = excerpt(name);
+    let problem = format!("is '{shown}': give 1 to {LONGEST_PROJECT} letters, digits, '_' or '-'");
+    Err(ProgramError::Value { name: "project_name", problem })
+}
+
+/// The contracts without repetitions, in their order.
+pub(super) fn distinct(contracts: Vec<ContractId>) -> Result<Vec<ContractId>, ProgramError> {
+    let mut distinct = Vec::with_capacity(contracts.len());
+    for contract in contracts {
+        if !distinct.contains(&contract) {
+            distinct.push(contract);
+        }
+    }
+    if distinct.is_empty() {
+        let problem = "is empty: give at least one contract ID".to_owned();
+        return Err(ProgramError::Value { name: "contracts", problem });
+    }
+    check_count(distinct.len())?;
+    Ok(distinct)
+}
+
+/// Whether a program may have so many contracts.
+pub(super) fn check_count(count: usize) -> Result<(), ProgramError> {
+    if count <= MOST_CONTRACTS {
+        return Ok(());
+    }
+    let problem = format!("makes {count} contracts: a program may have {MOST_CONTRACTS}");
+    Err(ProgramError::Value { name: "contracts", problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn projects_have_plain_names() {
+        for name in ["a", "My-project_2", &"x".repeat(64)] {
+            assert!(check_project(name).is_ok(), "{name}");
+        }
+        for name in ["", "a b", "ä", "a.b", "a/b", "a\"b", &"x".repeat(65)] {
+            assert!(check_project(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn contracts_are_counted_once() {
+        let id = |n| ContractId([n; 32]);
+        assert_eq!(distinct(vec![id(2), id(1), id(2)]).unwrap(), [id(2), id(1)]);
+        assert!(distinct(Vec::new()).is_err());
+        let many: Vec<_> = (0..=200).map(|n| id(n as u8)).collect();
+        assert!(distinct(many).is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! What a run emitted, as it is stored: the truth from which tables are made.
+//!
+//! Layout of a value, integers big-endian: version (1 byte, 1), hash of the transaction (32), close
+//! time of its ledger (8, UNIX seconds), number of emits (4), and for each emit the contract (32), the
+//! length of its target (4), the target, the length of its fields (4) and the fields as XDR `ScMap`.
+
+use stellar_xdr::{Limits, ReadXdr, ScMap, WriteXdr};
+
+use crate::domain::{ContractId, Emit, TxHash};
+
+const VERSION: u8 = 1;
+/// Fields come from the contract host, which bounds nesting; this only bounds what damage can do.
+const FIELD_LIMITS: Limits = Limits { depth: 500, len: 16 << 20 };
+
+/// The emits of one run, with what else their rows hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunRows {
+    /// The transaction (outer hash of a fee bump).
+    pub transaction: TxHash,
+    /// Close time of its ledger, UNIX seconds.
+    pub closed_at: u64,
+    /// In the order in which they were made.
+    pub emits: Vec<Emit>,
+}
+
+/// A stored value is not of the form above.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("stored rows of a run are damaged")]
+pub struct Damaged;
+
+impl RunRows {
+    /// The stored form.
+    ///
+    /// # Errors
+    /// [`Damaged`] when a value is nested deeper than the contract host allows.
+    pub fn encode(&self) -> Result<Vec<u8>, Damaged> {
+        let mut out = Vec::with_capacity(64 + 256 * self.emits.len());
+        out.push(VERSION);
+        out.extend_from_slice(self.transaction.as_bytes());
+        out.extend_from_slice(&self.closed_at.to_be_bytes());
+        out.extend_from_slice(&length(self.emits.len())?);
+        for emit in &self.emits {
+            out.extend_from_slice(emit.contract.as_bytes());
+            out.extend_from_slice(&length(emit.target.len())?);
+            out.extend_from_slice(emit.target.as_bytes());
+            let fields = emit.fields.to_xdr(FIELD_LIMITS).map_err(|_| Damaged)?;
+            out.extend_from_slice(&length(fields.len())?);
+            out.extend_from_slice(&fields);
+        }
+        Ok(out)
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// [`Damaged`]
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        let mut rest = Rest(bytes);
+        if rest.array::<1>()? != [VERSION] {
+            return Err(Damaged);
+        }
+        let transaction = TxHash::from(rest.array()?);
+        let closed_at = u64::from_be_bytes(rest.array()?);
+        let count = rest.length()?;
+        let mut emits = Vec::with_capacity(count.min(1024));
+        for _ in 0..count {
+            let contract = ContractId(rest.array()?);
+            let length = rest.length()?;
+            let target = String::from_utf8(rest.take(length)?.to_vec()).map_err(|_| Damaged)?;
+            let length = rest.length()?;
+            let fields = ScMap::from_xdr(rest.take(length)?, FIELD_LIMITS).map_err(|_| Damaged)?;
+            emits.push(Emit { contract, target, fields });
+        }
+        if !rest.0.is_empty() {
+            return Err(Damaged);
+        }
+        Ok(Self { transaction, closed_at, emits })
+    }
+}
+
+fn length(length: usize) -> Result<[u8; 4], Damaged> {
+    Ok(u32::try_from(length).map_err(|_| Damaged)?.to_be_bytes())
+}
+
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(Damaged)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
+        self.take(N)?.try_into().map_err(|_| Damaged)
+    }
+
+    fn length(&mut self) -> Result<usize, Damaged> {
+        usize::try_from(u32::from_be_bytes(self.array()?)).map_err(|_| Damaged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stellar_xdr::{ScMapEntry, ScSymbol, ScVal};
+
+    use super::*;
+
+    fn run() -> RunRows {
+        let entry = ScMapEntry {
+            key: ScVal::Symbol(ScSymbol("amount".try_into().unwrap())),
+            val: ScVal::U32(7),
+        };
+        let emit = |target: &str| Emit {
+            contract: ContractId([3; 32]),
+            target: target.to_owned(),
+            fields: ScMap(vec![entry.clone()].try_into().unwrap()),
+        };
+        let emits = vec![emit("deposit"), emit("")];
+        RunRows { transaction: TxHash::from([9; 32]), closed_at: 1_700_000_000, emits }
+    }
+
+    #[test]
+    fn survives_a_round_trip() {
+        assert_eq!(RunRows::decode(&run().encode().unwrap()), Ok(run()));
+    }
+
+    #[test]
+    fn anything_shorter_or_longer_is_damaged() {
+        let whole = run().encode().unwrap();
+        for end in 0..whole.len() {
+            assert_eq!(RunRows::decode(&whole[..end]), Err(Damaged), "{end}");
+        }
+        assert_eq!(RunRows::decode(&[whole.as_slice(), &[0]].concat()), Err(Damaged));
+    }
+}

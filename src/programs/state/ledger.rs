@@ -1,0 +1,349 @@
+//! The states before the transactions of one ledger: what the ledger itself says of an entry, and then
+//! what [`neighbours`](super::neighbours) and [`upstream`](super::upstream) know.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use sha2::{Digest, Sha256};
+use stellar_xdr::{ContractDataDurability, LedgerKey};
+
+use super::raw::RawLedgers;
+use super::steps::{Clock, EntryXdr, Moment, Step, Steps, Was, last_modified, live_until};
+use super::upstream::{self, Upstream};
+use super::{Known, PreState, StateError};
+use crate::decode::{EntryKey, EntryKind, transaction_changes};
+use crate::domain::LedgerSeq;
+use crate::store::{EntryReader, Store, TransactionPosition};
+
+/// From this protocol on smart-contract transactions are applied in parallel (CAP-63).
+const PARALLEL_SINCE: u32 = 23;
+
+/// Keys that stellar-rpc takes in one question.
+const MOST_ASKED: usize = 200;
+
+/// Tells how entries were before stored transactions.
+pub struct States<'s> {
+    pub(super) store: &'s Store,
+    pub(super) raw: RawLedgers<'s>,
+    upstream: Option<&'s dyn Upstream>,
+}
+
+/// The same for one ledger, as far as is known at one moment.
+pub struct LedgerStates<'a> {
+    pub(super) states: &'a States<'a>,
+    pub(super) reader: EntryReader<'a>,
+    pub(super) ledger: LedgerSeq,
+    clock: Clock,
+    /// What the stored transactions of the ledger changed.
+    pub(super) steps: Steps,
+    pub(super) others: RefCell<HashMap<TransactionPosition, Rc<Steps>>>,
+}
+
+/// How entries were just before the operations of one transaction.
+pub struct StateBefore<'a> {
+    of: &'a LedgerStates<'a>,
+    order: u32,
+    also: &'a [LedgerKey],
+}
+
+/// Something that is certain of an entry at the moment in question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It was there. `live` when its time had certainly not passed.
+    There { entry: EntryXdr, live: bool },
+    /// It was not there.
+    Absent,
+}
+
+/// A key in the forms in which it is needed.
+pub(super) struct Wanted<'k> {
+    pub key: EntryKey<'k>,
+    /// XDR `LedgerKey`.
+    pub xdr: &'k [u8],
+    pub temporary: bool,
+}
+
+impl<'s> States<'s> {
+    /// From what is stored, and if there is one from a server that knows the present.
+    pub fn new(store: &'s Store, upstream: Option<&'s dyn Upstream>) -> Self {
+        Self { store, raw: RawLedgers::new(store), upstream }
+    }
+
+    /// What is known about a stored ledger now.
+    ///
+    /// # Errors
+    /// When the store fails or what it holds is damaged.
+    pub fn at(&self, ledger: LedgerSeq) -> Result<LedgerStates<'_>, StateError> {
+        let reader = self.store.entry_reader(ledger)?;
+        let parallel = self.is_parallel(ledger)?;
+        let clock = Clock { parallel_from: parallel.then_some(0) };
+        let mut steps = Steps::default();
+        let mut damaged = false;
+        reader.transactions_of(ledger, |record| match transaction_changes(record.meta) {
+            Ok(changes) => {
+                steps.add_transaction(clock, record.position.application_order, &changes);
+            }
+            Err(_) => damaged = true,
+        })?;
+        if damaged {
+            return Err(StateError::Damaged(ledger));
+        }
+        steps.sort();
+        Ok(LedgerStates { states: self, reader, ledger, clock, steps, others: RefCell::default() })
+    }
+
+    /// Whether the smart-contract transactions of a ledger were applied in parallel. The ledger in
+    /// which the network comes to a protocol is still closed by the rules of the one before.
+    fn is_parallel(&self, ledger: LedgerSeq) -> Result<bool, StateError> {
+        for sequence in [ledger.previous(), Some(ledger)].into_iter().flatten() {
+            if let Some(row) = self.store.ledger(sequence)? {
+                return Ok(row.protocol >= PARALLEL_SINCE);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<'a> LedgerStates<'a> {
+    /// The state just before the operations of a transaction. When an entry must be asked for elsewhere,
+    /// those of `also` that must be too are asked for with it: give the transaction's footprint.
+    pub fn before(&'a self, application_order: u32, also: &'a [LedgerKey]) -> StateBefore<'a> {
+        StateBefore { of: self, order: application_order, also }
+    }
+
+    /// Whether every smart-contract transaction of the ledger is stored.
+    fn is_complete(&self) -> bool {
+        self.reader.complete().is_some()
+    }
+
+    /// What is stored of an entry.
+    fn find(&self, wanted: &Wanted<'_>, order: u32) -> Result<Option<Found>, StateError> {
+        if let Some(found) = self.in_ledger(wanted, order)? {
+            return Ok(Some(found));
+        }
+        if wanted.is_of_contract() { self.near_contract(wanted) } else { self.near_account(wanted) }
+    }
+
+    /// What the ledger itself says of an entry.
+    fn in_ledger(&self, wanted: &Wanted<'_>, order: u32) -> Result<Option<Found>, StateError> {
+        let moment = self.clock.operations(order);
+        if let Some(step) = self.steps.at(wanted.xdr, moment)
+            && let Some(found) = before_step(wanted, &self.steps, step, self.ledger)
+        {
+            return Ok(Some(found));
+        }
+        // Once the first smart-contract transaction is applied nothing else is, so these are all.
+        if self.is_complete() {
+            let found = self.around(wanted, &self.steps, moment);
+            if found.is_some() || wanted.is_of_contract() {
+                return Ok(found);
+            }
+        }
+        if let Some(raw) = self.states.raw.get(self.ledger)? {
+            return Ok(self.around(wanted, &raw.steps, raw.clock.operations(order)));
+        }
+        let next = self.steps.first_after(wanted.xdr, moment);
+        let next = next.filter(|step| is_older(step, self.ledger));
+        Ok(next.and_then(|step| before_step(wanted, &self.steps, step, self.ledger)))
+    }
+
+    /// What the step before a moment left, or else the step after it found; none when there are none.
+    fn around(&self, wanted: &Wanted<'_>, steps: &Steps, moment: Moment) -> Option<Found> {
+        if let Some(step) = steps.last_before(wanted.xdr, moment) {
+            // What was written in this ledger lives in it.
+            return Some(after_step(step, true));
+        }
+        let step = steps.first_after(wanted.xdr, moment)?;
+        let of_ttl = wanted.key.kind == EntryKind::Ttl;
+        // What a restored entry's time was is not told.
+        let told = !of_ttl || !matches!(step.was, Was::Restored(_));
+        before_step(wanted, steps, step, self.ledger).filter(|_| told)
+    }
+
+    /// The last ledger in which an entry of a contract lives, and whether it was certainly alive.
+    fn ttl(&self, wanted: &Wanted<'_>, order: u32) -> Result<(Option<u32>, bool), StateError> {
+        let ttl_xdr = ttl_key(wanted.xdr);
+        let Some(key) = EntryKey::from_ledger_key(&ttl_xdr) else { return Ok((None, false)) };
+        if let Some(lives) = self.reads_in_parallel(wanted, &ttl_xdr, order)? {
+            return Ok((None, lives));
+        }
+        let found = self.find(&Wanted { key, xdr: &ttl_xdr, temporary: false }, order)?;
+        let until = match found {
+            Some(Found::There { entry, .. }) => live_until(&entry),
+            Some(Found::Absent) | None => None,
+        };
+        Ok((until, until.is_some_and(|until| until >= self.ledger.0)))
+    }
+
+    /// Whether an entry lived that was only made to live longer in this ledger, by transactions that read
+    /// it. One that ran in parallel did not see that, and which did is not known; none when there is no
+    /// such doubt.
+    fn reads_in_parallel(
+        &self,
+        wanted: &Wanted<'_>,
+        ttl_xdr: &[u8],
+        order: u32,
+    ) -> Result<Option<bool>, StateError> {
+        let doubt = |steps: &Steps, clock: Clock| {
+            let moment = clock.operations(order);
+            let step = steps.last_before(ttl_xdr, moment).filter(|_| clock.is_parallel(order))?;
+            let only_read = steps.at(wanted.xdr, step.at).is_none();
+            let is_own = steps.at(ttl_xdr, moment).is_some();
+            (only_read && !is_own).then_some(step.is.is_some())
+        };
+        if self.is_complete() {
+            return Ok(doubt(&self.steps, self.clock));
+        }
+        let raw = self.states.raw.get(self.ledger)?;
+        Ok(raw.and_then(|raw| doubt(&raw.steps, raw.clock)))
+    }
+
+    /// What is known of an entry of a contract: the entry together with its time to live.
+    fn contract_entry(&self, wanted: &Wanted<'_>, order: u32) -> Result<Known, StateError> {
+        let (entry, live) = match self.find(wanted, order)? {
+            None => return Ok(Known::Unknown),
+            Some(Found::Absent) => return Ok(Known::Absent),
+            Some(Found::There { entry, live }) => (entry, live),
+        };
+        let (until, lives) = self.ttl(wanted, order)?;
+        if wanted.temporary {
+            if until.is_some_and(|until| until < self.ledger.0) {
+                return Ok(Known::Absent);
+            }
+            // Of a temporary entry that may have lived too long, nobody can say whether it was there.
+            if !live && !lives && !self.lives_later(wanted)? {
+                return Ok(Known::Unknown);
+            }
+        }
+        Ok(Known::Present(Rc::new(upstream::entry(&entry, self.ledger)?), until))
+    }
+}
+
+impl StateBefore<'_> {
+    fn stored(&self, key: &LedgerKey, xdr: &[u8]) -> Result<Known, StateError> {
+        let Some(entry_key) = EntryKey::from_ledger_key(xdr) else { return Ok(Known::Unknown) };
+        let wanted = Wanted { key: entry_key, xdr, temporary: is_temporary(key) };
+        match entry_key.kind {
+            EntryKind::ContractData | EntryKind::ContractCode => {
+                self.of.contract_entry(&wanted, self.order)
+            }
+            EntryKind::Account | EntryKind::Trustline | EntryKind::Ttl => {
+                Ok(match self.of.find(&wanted, self.order)? {
+                    None => Known::Unknown,
+                    Some(Found::Absent) => Known::Absent,
+                    Some(Found::There { entry, .. }) => {
+                        Known::Present(Rc::new(upstream::entry(&entry, self.of.ledger)?), None)
+                    }
+                })
+            }
+        }
+    }
+
+    /// What a server says, remembered or asked for now.
+    fn elsewhere(&self, key: &LedgerKey, xdr: &[u8]) -> Result<Known, StateError> {
+        let States { store, upstream, .. } = self.of.states;
+        let ledger = self.of.ledger;
+        let mut said = upstream::remembered(store, xdr, ledger)?;
+        if said.is_none()
+            && let Some(upstream) = upstream
+            && is_askable(key)
+        {
+            said = upstream::ask(*upstream, store, &self.unknown_with(key)?, ledger)?;
+        }
+        match said {
+            Some(said) => self.of.judge(key, xdr, said),
+            None => Ok(Known::Unknown),
+        }
+    }
+
+    /// The key, and with it others that will have to be asked for too.
+    fn unknown_with(&self, key: &LedgerKey) -> Result<Vec<LedgerKey>, StateError> {
+        let mut keys = vec![key.clone()];
+        for other in self.also {
+            if keys.len() == MOST_ASKED {
+                break;
+            }
+            let xdr = upstream::xdr(other)?;
+            if is_askable(other)
+                && !keys.contains(other)
+                && self.stored(other, &xdr)? == Known::Unknown
+                && upstream::remembered(self.of.states.store, &xdr, self.of.ledger)?.is_none()
+            {
+                keys.push(other.clone());
+            }
+        }
+        Ok(keys)
+    }
+}
+
+impl PreState for StateBefore<'_> {
+    fn entry(&self, key: &LedgerKey) -> Result<Known, StateError> {
+        let xdr = upstream::xdr(key)?;
+        match self.stored(key, &xdr)? {
+            Known::Unknown => self.elsewhere(key, &xdr),
+            known => Ok(known),
+        }
+    }
+}
+
+impl Wanted<'_> {
+    /// Whether only smart-contract transactions change the entry, and time.
+    pub fn is_of_contract(&self) -> bool {
+        !matches!(self.key.kind, EntryKind::Account | EntryKind::Trustline)
+    }
+}
+
+/// How a step left an entry.
+pub(super) fn after_step(step: &Step, live: bool) -> Found {
+    match &step.is {
+        Some(entry) => Found::There { entry: Rc::clone(entry), live },
+        None => Found::Absent,
+    }
+}
+
+/// How a step in `ledger` found an entry.
+pub(super) fn before_step(
+    wanted: &Wanted<'_>,
+    steps: &Steps,
+    step: &Step,
+    ledger: LedgerSeq,
+) -> Option<Found> {
+    let (entry, live) = match &step.was {
+        Was::Untold => return None,
+        Was::Absent => return Some(Found::Absent),
+        Was::Restored(entry) => (entry, true),
+        // An entry whose time had passed gets more time with its new value: one that got none lived.
+        Was::There(entry) => match steps.at(&ttl_key(wanted.xdr), step.at).map(|ttl| &ttl.was) {
+            None => (entry, step.is.is_some()),
+            Some(Was::There(ttl)) => {
+                (entry, live_until(ttl).is_some_and(|until| until >= ledger.0))
+            }
+            Some(_) => (entry, false),
+        },
+    };
+    Some(Found::There { entry: Rc::clone(entry), live })
+}
+
+/// Whether what a step found had not been changed since before a ledger.
+pub(super) fn is_older(step: &Step, ledger: LedgerSeq) -> bool {
+    match &step.was {
+        Was::There(entry) => last_modified(entry).is_some_and(|modified| modified < ledger.0),
+        Was::Untold | Was::Absent | Was::Restored(_) => false,
+    }
+}
+
+/// XDR `LedgerKey` of the time to live of an entry: the SHA-256 of the entry's own.
+pub(super) fn ttl_key(ledger_key: &[u8]) -> Vec<u8> {
+    let hash = Sha256::digest(ledger_key);
+    EntryKey { kind: EntryKind::Ttl, body: &hash }.to_ledger_key()
+}
+
+pub(super) fn is_temporary(key: &LedgerKey) -> bool {
+    matches!(key, LedgerKey::ContractData(data) if data.durability == ContractDataDurability::Temporary)
+}
+
+/// Whether a server can be asked: it refuses keys of times to live.
+fn is_askable(key: &LedgerKey) -> bool {
+    !matches!(key, LedgerKey::Ttl(_))
+}

@@ -1,0 +1,253 @@
+//! Entries that a ledger says nothing of: what the transactions before and after it found or left, and
+//! what another server says, as far as nothing can have happened in between.
+//!
+//! Two things make a neighbour's word exact. Either all ledgers in between are stored, with all that
+//! could have changed the entry; or the entry says itself that it was last changed before.
+
+use std::rc::Rc;
+
+use stellar_xdr::LedgerKey;
+
+use super::ledger::{Found, LedgerStates, Wanted, after_step, before_step, is_older, is_temporary};
+use super::raw::NEAR;
+use super::steps::{Clock, Step, Steps, Was};
+use super::upstream::{self, Said};
+use super::{Known, StateError};
+use crate::decode::{EntryKey, EntryKind, transaction_changes};
+use crate::domain::LedgerSeq;
+use crate::store::TransactionPosition;
+
+/// Other transactions whose steps are kept while a ledger is asked about.
+const MOST_KEPT: usize = 256;
+
+/// The first ledger after genesis: what is not changed from here on was never there.
+const FIRST: LedgerSeq = LedgerSeq(2);
+
+/// The parts of one transaction follow one another, however others are applied.
+const ALONE: Clock = Clock { parallel_from: None };
+
+/// A stored transaction that changed an entry.
+struct Changer {
+    at: TransactionPosition,
+    steps: Rc<Steps>,
+}
+
+impl Changer {
+    fn first(&self, wanted: &Wanted<'_>) -> Option<&Step> {
+        self.steps.first(wanted.xdr)
+    }
+
+    fn before(&self, wanted: &Wanted<'_>) -> Option<Found> {
+        before_step(wanted, &self.steps, self.first(wanted)?, self.at.ledger)
+    }
+}
+
+impl LedgerStates<'_> {
+    fn start(&self) -> TransactionPosition {
+        TransactionPosition { ledger: self.ledger, application_order: 0 }
+    }
+
+    fn end(&self) -> TransactionPosition {
+        TransactionPosition { ledger: self.ledger, application_order: 0x00ff_ffff }
+    }
+
+    /// Whether all smart-contract transactions between this ledger and another are stored.
+    fn is_connected(&self, ledger: LedgerSeq) -> bool {
+        self.reader.complete().is_some_and(|complete| complete.contains(ledger))
+    }
+
+    /// Whether this ledger is connected to genesis.
+    fn is_from_the_first(&self) -> bool {
+        self.reader.complete().is_some_and(|complete| complete.first <= FIRST)
+    }
+
+    /// Of contract data, code and times to live, which nothing but smart-contract transactions and time
+    /// change. The ledger itself does not change the entry.
+    pub(super) fn near_contract(&self, wanted: &Wanted<'_>) -> Result<Option<Found>, StateError> {
+        match self.reader.last_change(&wanted.key, self.start())? {
+            Some(at) if self.is_connected(at.ledger) => {
+                let Some(changer) = self.changer(wanted, at)? else { return Ok(None) };
+                // Whether it lived until the ledger in question its time to live says.
+                return Ok(changer.steps.last(wanted.xdr).map(|step| after_step(step, false)));
+            }
+            None if self.is_from_the_first() => return Ok(Some(Found::Absent)),
+            Some(_) | None => {}
+        }
+        self.after_contract(wanted)
+    }
+
+    /// What the next transaction that changes an entry found.
+    fn after_contract(&self, wanted: &Wanted<'_>) -> Result<Option<Found>, StateError> {
+        if self.steps.first(wanted.xdr).is_some() {
+            // It finds what this ledger left.
+            return Ok(None);
+        }
+        let Some(changer) = self.next_changer(wanted)? else { return Ok(None) };
+        let Some(step) = changer.first(wanted) else { return Ok(None) };
+        let connected = self.is_connected(changer.at.ledger);
+        match step.was {
+            Was::Absent if connected && wanted.temporary => {
+                // It may have been there, and evicted since.
+                let evicted =
+                    self.states.raw.is_evicted(wanted.xdr, self.ledger, changer.at.ledger)?;
+                Ok(Some(Found::Absent).filter(|_| evicted == Some(false)))
+            }
+            // What a restored entry's time was is not told.
+            Was::Restored(_) if wanted.key.kind == EntryKind::Ttl => Ok(None),
+            _ if connected || is_older(step, self.ledger) => Ok(changer.before(wanted)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether a temporary entry was certainly alive, because a later transaction found it so and
+    /// unchanged: nothing makes one live again whose time has passed.
+    pub(super) fn lives_later(&self, wanted: &Wanted<'_>) -> Result<bool, StateError> {
+        Ok(matches!(self.after_contract(wanted)?, Some(Found::There { live: true, .. })))
+    }
+
+    /// Of accounts and trustlines, which any transaction may change.
+    pub(super) fn near_account(&self, wanted: &Wanted<'_>) -> Result<Option<Found>, StateError> {
+        if let Some(changer) = self.next_changer(wanted)?
+            && changer.first(wanted).is_some_and(|step| is_older(step, self.ledger))
+        {
+            return Ok(changer.before(wanted));
+        }
+        // Only with the ledger itself is it known that nothing happened in it.
+        let Some(raw) = self.states.raw.get(self.ledger)? else { return Ok(None) };
+        let is_changed = raw.steps.first(wanted.xdr).is_some();
+        let mut ledger = self.ledger;
+        for _ in 0..NEAR {
+            let Some(previous) = ledger.previous() else { break };
+            let Some(raw) = self.states.raw.get(previous)? else { break };
+            if let Some(step) = raw.steps.last(wanted.xdr) {
+                return Ok(Some(after_step(step, true)));
+            }
+            ledger = previous;
+        }
+        let mut ledger = self.ledger;
+        for _ in 0..if is_changed { 0 } else { NEAR } {
+            let Some(next) = ledger.next() else { break };
+            let Some(raw) = self.states.raw.get(next)? else { break };
+            if let Some(step) = raw.steps.first(wanted.xdr) {
+                return Ok(before_step(wanted, &raw.steps, step, next));
+            }
+            ledger = next;
+        }
+        Ok(None)
+    }
+
+    /// What a server's word on an entry means for this ledger.
+    pub(super) fn judge(
+        &self,
+        key: &LedgerKey,
+        xdr: &[u8],
+        said: Said,
+    ) -> Result<Known, StateError> {
+        let entry_key = EntryKey::from_ledger_key(xdr);
+        let wanted =
+            entry_key.map(|key_of| Wanted { key: key_of, xdr, temporary: is_temporary(key) });
+        let known = match said {
+            Said::ChangedSince => return Ok(Known::Unknown),
+            Said::There { entry, from, to, live_until } => {
+                if let Some(wanted) = &wanted
+                    && self.is_changed_between(wanted, from, to)?
+                {
+                    tracing::warn!(
+                        ledger = %self.ledger, key = hex::encode(xdr),
+                        "a server says that a ledger entry did not change while stored transactions changed it"
+                    );
+                    return Ok(Known::Unknown);
+                }
+                let gone =
+                    is_temporary(key) && live_until.is_some_and(|until| until < self.ledger.0);
+                match gone {
+                    true => Known::Absent,
+                    false => Known::Present(Rc::new(upstream::entry(&entry, self.ledger)?), None),
+                }
+            }
+            Said::AbsentAt(to) => match &wanted {
+                Some(wanted) if self.is_absent_until(wanted, to)? => Known::Absent,
+                _ => Known::Unknown,
+            },
+        };
+        Ok(known)
+    }
+
+    /// Whether a stored transaction changed an entry after `from` and not after `to`.
+    fn is_changed_between(
+        &self,
+        wanted: &Wanted<'_>,
+        from: LedgerSeq,
+        to: LedgerSeq,
+    ) -> Result<bool, StateError> {
+        let last = self.reader.last_change(&wanted.key, self.start())?;
+        let next = self.reader.next_change(&wanted.key, self.end())?;
+        for at in [last.filter(|at| at.ledger > from), next.filter(|at| at.ledger <= to)] {
+            if let Some(at) = at
+                && self.changer(wanted, at)?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether an entry that is absent as of a later ledger was so in this one.
+    fn is_absent_until(&self, wanted: &Wanted<'_>, to: LedgerSeq) -> Result<bool, StateError> {
+        let unchanged = wanted.is_of_contract()
+            && self.is_connected(to)
+            && self.reader.next_change(&wanted.key, self.end())?.is_none_or(|at| at.ledger > to);
+        if !unchanged || !wanted.temporary {
+            return Ok(unchanged);
+        }
+        let end = LedgerSeq(to.0.saturating_add(1));
+        Ok(self.states.raw.is_evicted(wanted.xdr, self.ledger, end)? == Some(false))
+    }
+
+    fn next_changer(&self, wanted: &Wanted<'_>) -> Result<Option<Changer>, StateError> {
+        match self.reader.next_change(&wanted.key, self.end())? {
+            Some(at) => self.changer(wanted, at),
+            None => Ok(None),
+        }
+    }
+
+    /// The transaction to which the index leads, if it did change the entry. If it did not, two entries
+    /// share a tag, or the index is damaged: then nothing that the index says of the entry is believed.
+    fn changer(
+        &self,
+        wanted: &Wanted<'_>,
+        at: TransactionPosition,
+    ) -> Result<Option<Changer>, StateError> {
+        let steps = self.steps_of(at)?;
+        if steps.first(wanted.xdr).is_some() {
+            return Ok(Some(Changer { at, steps }));
+        }
+        tracing::warn!(
+            ledger = %at.ledger, application_order = at.application_order, key = hex::encode(wanted.xdr),
+            "the index of ledger entries names a transaction that did not change the entry: check the data \
+             directory with orrery verify"
+        );
+        Ok(None)
+    }
+
+    /// What another stored transaction changed.
+    fn steps_of(&self, at: TransactionPosition) -> Result<Rc<Steps>, StateError> {
+        if let Some(steps) = self.others.borrow().get(&at) {
+            return Ok(Rc::clone(steps));
+        }
+        let mut steps = Some(Steps::default());
+        self.reader.transaction(at, |record| match transaction_changes(record.meta) {
+            Ok(changes) => {
+                steps.iter_mut().for_each(|steps| steps.add_transaction(ALONE, 0, &changes));
+            }
+            Err(_) => steps = None,
+        })?;
+        let steps = Rc::new(steps.ok_or(StateError::Damaged(at.ledger))?);
+        let mut others = self.others.borrow_mut();
+        if others.len() >= MOST_KEPT {
+            others.clear();
+        }
+        others.insert(at, Rc::clone(&steps));
+        Ok(steps)
+    }
+}

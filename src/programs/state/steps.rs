@@ -1,0 +1,300 @@
+//! What happened to each entry, step by step, as one transaction or a whole ledger tells it. Knows no
+//! store; bytes of entries are shared, not decoded.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::decode::{ChangeKind, EntryChange, LedgerChanges, TransactionChanges};
+
+/// A moment within a ledger; they sort in the order in which a ledger is closed: fees of all
+/// transactions, their application, refunds of all (from protocol 23), upgrades.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment {
+    stage: Stage,
+    order: u32,
+    part: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Fees,
+    /// Transactions one after the other.
+    Apply,
+    /// What precedes the operations of transactions that are applied in parallel, for all of them.
+    BeforeParallel,
+    /// Transactions that are applied in parallel. Those that touch the same entries are applied one
+    /// after the other, in apply order.
+    Parallel,
+    Refunds,
+    Upgrades,
+}
+
+/// Tells when things happen in a ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Clock {
+    /// Transactions from this one on are applied in parallel: from protocol 23 on (CAP-63) the network
+    /// first takes the sequence numbers of all smart-contract transactions, then runs them.
+    pub parallel_from: Option<u32>,
+}
+
+impl Clock {
+    fn fee(order: u32) -> Moment {
+        Moment { stage: Stage::Fees, order, part: 0 }
+    }
+
+    fn refund(order: u32) -> Moment {
+        Moment { stage: Stage::Refunds, order, part: 0 }
+    }
+
+    fn upgrades() -> Moment {
+        Moment { stage: Stage::Upgrades, order: 0, part: 0 }
+    }
+
+    /// What precedes the operations of a transaction: sequence numbers, signers used up.
+    fn before(self, order: u32) -> Moment {
+        let stage = if self.is_parallel(order) { Stage::BeforeParallel } else { Stage::Apply };
+        Moment { stage, order, part: 0 }
+    }
+
+    /// The operations of a transaction.
+    pub fn operations(self, order: u32) -> Moment {
+        let stage = if self.is_parallel(order) { Stage::Parallel } else { Stage::Apply };
+        Moment { stage, order, part: 1 }
+    }
+
+    fn after(self, order: u32) -> Moment {
+        Moment { part: 2, ..self.operations(order) }
+    }
+
+    /// That of a ledger of which all is known.
+    pub fn of_ledger(ledger: &LedgerChanges<'_>) -> Self {
+        // Smart-contract transactions come last; one that failed before it could run says nothing of
+        // contracts, and has no operations that could come too early.
+        let first = ledger.transactions.iter().position(|one| one.smart_contract);
+        let first = first.and_then(|index| u32::try_from(index + 1).ok());
+        Self { parallel_from: first.filter(|_| ledger.version >= 2) }
+    }
+
+    /// Whether a transaction is applied in parallel with others.
+    pub fn is_parallel(self, order: u32) -> bool {
+        self.parallel_from.is_some_and(|first| first <= order)
+    }
+}
+
+/// XDR of a `LedgerEntry`.
+pub(super) type EntryXdr = Rc<[u8]>;
+
+/// How an entry was before a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Was {
+    /// The metadata does not say.
+    Untold,
+    /// Not there.
+    Absent,
+    /// So.
+    There(EntryXdr),
+    /// So, but archived or beyond its time, and made live again before anything else happened.
+    Restored(EntryXdr),
+}
+
+/// All changes of an entry at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Step {
+    pub at: Moment,
+    /// Before it.
+    pub was: Was,
+    /// After it; none when the entry is not there any more.
+    pub is: Option<EntryXdr>,
+}
+
+/// Steps of entries, each by its XDR `LedgerKey`.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    of: HashMap<Vec<u8>, Vec<Step>>,
+}
+
+impl Steps {
+    /// What transactions of one ledger changed, each with its application order.
+    pub fn add_transaction(&mut self, clock: Clock, order: u32, changes: &TransactionChanges<'_>) {
+        for (at, changes) in [
+            (clock.before(order), &changes.before),
+            (clock.operations(order), &changes.operations),
+            (clock.after(order), &changes.after),
+        ] {
+            changes.iter().for_each(|change| self.add_change(at, change));
+        }
+    }
+
+    /// To be called once all transactions are added.
+    pub fn sort(&mut self) {
+        // Stable, and in order already but where transactions are applied in parallel.
+        self.of.values_mut().for_each(|steps| steps.sort_by_key(|step| step.at));
+    }
+
+    /// What a whole ledger changed.
+    pub fn of_ledger(ledger: &LedgerChanges<'_>) -> Self {
+        let clock = Clock::of_ledger(ledger);
+        let mut steps = Self::default();
+        let mut add = |at, changes: &[EntryChange<'_>]| {
+            changes.iter().for_each(|change| steps.add_change(at, change));
+        };
+        for (order, changes) in (1..).zip(&ledger.fees) {
+            add(Clock::fee(order), changes);
+        }
+        for (order, changes) in (1..).zip(&ledger.transactions) {
+            add(clock.before(order), &changes.before);
+            add(clock.operations(order), &changes.operations);
+            add(clock.after(order), &changes.after);
+        }
+        for (order, changes) in (1..).zip(&ledger.refunds) {
+            add(Clock::refund(order), changes);
+        }
+        add(Clock::upgrades(), &ledger.upgrades);
+        steps.sort();
+        steps
+    }
+
+    fn add_change(&mut self, at: Moment, change: &EntryChange<'_>) {
+        let entry = change.entry.map(EntryXdr::from);
+        let steps = self.of.entry(change.key.to_ledger_key()).or_default();
+        if let Some(last) = steps.last_mut().filter(|last| last.at == at) {
+            last.is = entry;
+            return;
+        }
+        let was = match (change.kind, &entry) {
+            (ChangeKind::Created, _) => Was::Absent,
+            (ChangeKind::State, Some(entry)) => Was::There(Rc::clone(entry)),
+            (ChangeKind::Restored, Some(entry)) => Was::Restored(Rc::clone(entry)),
+            _ => Was::Untold,
+        };
+        steps.push(Step { at, was, is: entry });
+    }
+
+    fn steps(&self, ledger_key: &[u8]) -> &[Step] {
+        self.of.get(ledger_key).map_or(&[], Vec::as_slice)
+    }
+
+    /// The step of an entry at a moment.
+    pub fn at(&self, ledger_key: &[u8], moment: Moment) -> Option<&Step> {
+        self.steps(ledger_key).iter().find(|step| step.at == moment)
+    }
+
+    /// The last step of an entry before a moment.
+    pub fn last_before(&self, ledger_key: &[u8], moment: Moment) -> Option<&Step> {
+        self.steps(ledger_key).iter().rev().find(|step| step.at < moment)
+    }
+
+    /// The first step of an entry after a moment.
+    pub fn first_after(&self, ledger_key: &[u8], moment: Moment) -> Option<&Step> {
+        self.steps(ledger_key).iter().find(|step| step.at > moment)
+    }
+
+    /// The first step of an entry.
+    pub fn first(&self, ledger_key: &[u8]) -> Option<&Step> {
+        self.steps(ledger_key).first()
+    }
+
+    /// The last step of an entry.
+    pub fn last(&self, ledger_key: &[u8]) -> Option<&Step> {
+        self.steps(ledger_key).last()
+    }
+}
+
+/// The ledger in which an entry was last changed: the first field of its XDR.
+pub(super) fn last_modified(entry: &[u8]) -> Option<u32> {
+    entry.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+/// The last ledger in which the entry lives that this `LedgerEntry` of kind TTL speaks of: the field
+/// after the hash of its key.
+pub(super) fn live_until(ttl: &[u8]) -> Option<u32> {
+    const BEFORE: usize = 4 + 4 + 32;
+    ttl.get(BEFORE..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::{EntryKey, EntryKind};
+    use stellar_xdr::{Hash, LedgerEntry, LedgerEntryData, Limits, TtlEntry, WriteXdr};
+
+    const ONE_BY_ONE: Clock = Clock { parallel_from: None };
+
+    fn change<'a>(kind: ChangeKind, entry: &'a [u8]) -> EntryChange<'a> {
+        let key = EntryKey { kind: EntryKind::Account, body: b"body" };
+        EntryChange { kind, key, entry: Some(entry).filter(|_| kind != ChangeKind::Removed) }
+    }
+
+    #[test]
+    fn changes_of_one_moment_are_one_step() {
+        use ChangeKind::{Created, Removed, Restored, State, Updated};
+
+        let mut steps = Steps::default();
+        let transaction = TransactionChanges {
+            before: vec![change(State, b"a"), change(Updated, b"b")],
+            operations: vec![change(State, b"b"), change(Removed, b"")],
+            after: vec![change(Created, b"c")],
+            ..Default::default()
+        };
+        steps.add_transaction(ONE_BY_ONE, 3, &transaction);
+        let again = TransactionChanges {
+            operations: vec![change(Restored, b"d"), change(Updated, b"e")],
+            ..Default::default()
+        };
+        steps.add_transaction(ONE_BY_ONE, 5, &again);
+        let key = change(State, b"").key.to_ledger_key();
+        let moment = |order| ONE_BY_ONE.operations(order);
+        let step = steps.at(&key, moment(3)).unwrap();
+        assert_eq!((&step.was, &step.is), (&Was::There(b"b"[..].into()), &None));
+        let before = steps.last_before(&key, moment(3)).unwrap();
+        assert_eq!(before.is, Some(b"b"[..].into()));
+        assert_eq!(steps.last_before(&key, moment(4)).unwrap().is, Some(b"c"[..].into()));
+        let after = steps.first_after(&key, moment(4)).unwrap();
+        assert_eq!(
+            (&after.was, &after.is),
+            (&Was::Restored(b"d"[..].into()), &Some(b"e"[..].into()))
+        );
+        assert_eq!(steps.first(&key).unwrap().was, Was::There(b"a"[..].into()));
+        assert_eq!(steps.last(&key).unwrap().at, moment(5));
+        assert_eq!(steps.at(b"other", moment(3)), None);
+        let untold =
+            TransactionChanges { after: vec![change(Updated, b"x")], ..Default::default() };
+        steps.add_transaction(ONE_BY_ONE, 6, &untold);
+        assert_eq!(steps.last(&key).unwrap().was, Was::Untold);
+    }
+
+    #[test]
+    fn moments_come_in_the_order_of_closing() {
+        let parallel = Clock { parallel_from: Some(2) };
+        let order = [
+            Clock::fee(1),
+            Clock::fee(9),
+            parallel.before(1),
+            parallel.operations(1),
+            parallel.after(1),
+            parallel.before(2),
+            parallel.before(3),
+            parallel.operations(2),
+            parallel.after(2),
+            parallel.operations(3),
+            Clock::refund(1),
+            Clock::upgrades(),
+        ];
+        assert!(order.is_sorted());
+        let one_by_one = [ONE_BY_ONE.operations(2), ONE_BY_ONE.before(3), ONE_BY_ONE.operations(3)];
+        assert!(one_by_one.is_sorted());
+    }
+
+    #[test]
+    fn fields_are_found_in_entries() {
+        let ttl = TtlEntry { key_hash: Hash([7; 32]), live_until_ledger_seq: 99 };
+        let entry = LedgerEntry {
+            last_modified_ledger_seq: 12,
+            data: LedgerEntryData::Ttl(ttl),
+            ext: Default::default(),
+        };
+        let xdr = entry.to_xdr(Limits::none()).unwrap();
+        assert_eq!((last_modified(&xdr), live_until(&xdr)), (Some(12), Some(99)));
+        assert_eq!((last_modified(&xdr[..3]), live_until(&xdr[..42])), (None, None));
+    }
+}

@@ -1,0 +1,121 @@
+//! Another server's word on entries: what it holds now, for which past ledgers that can be believed,
+//! and remembering it. Leaves to others how such a server is asked.
+
+use stellar_xdr::{LedgerEntry, LedgerKey, Limits, ReadXdr, WriteXdr};
+
+use super::StateError;
+use crate::domain::LedgerSeq;
+use crate::store::{KnownEntry, Store};
+
+/// A server that knows the present state of the ledger, such as `getLedgerEntries` of stellar-rpc.
+pub trait Upstream {
+    /// What it holds now under these keys. May block.
+    ///
+    /// # Errors
+    /// When it cannot be asked or its answer is not understood.
+    fn look_up(&self, keys: &[LedgerKey]) -> Result<UpstreamAnswer, UpstreamError>;
+}
+
+/// What a server holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamAnswer {
+    /// The ledger after which it was so.
+    pub as_of: LedgerSeq,
+    /// For each key in the order of the question; none when there is no such entry.
+    pub entries: Vec<Option<UpstreamEntry>>,
+}
+
+/// One entry that a server holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamEntry {
+    /// The entry, with the ledger in which it was last modified.
+    pub entry: LedgerEntry,
+    /// The last ledger in which it is live; 0 when it is archived, none when it lives for ever or that
+    /// is not known.
+    pub live_until: Option<u32>,
+}
+
+/// Why a server did not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UpstreamError(pub String);
+
+/// What of an answer holds for one past ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Said {
+    /// It was so before, during and after that ledger, up to `to`.
+    There { entry: Vec<u8>, from: LedgerSeq, to: LedgerSeq, live_until: Option<u32> },
+    /// It is absent as of a ledger that is not before that one.
+    AbsentAt(LedgerSeq),
+    /// It is known that it was changed since.
+    ChangedSince,
+}
+
+/// What is remembered of an entry, as far as it says something of a ledger.
+pub(super) fn remembered(
+    store: &Store,
+    ledger_key: &[u8],
+    ledger: LedgerSeq,
+) -> Result<Option<Said>, StateError> {
+    let said = store.known_entries(ledger_key)?.into_iter().map(|known| said(known, ledger));
+    // Of what it was in that ledger and what it became later, the first.
+    Ok(said.flatten().next())
+}
+
+fn said(known: KnownEntry, ledger: LedgerSeq) -> Option<Said> {
+    let KnownEntry { from, to, entry, live_until } = known;
+    match entry {
+        _ if to < ledger => None,
+        Some(entry) if from < ledger => Some(Said::There { entry, from, to, live_until }),
+        Some(_) => Some(Said::ChangedSince),
+        None => Some(Said::AbsentAt(to)),
+    }
+}
+
+/// Asks for entries, and remembers the answers; gives what that to the first key says of a ledger.
+pub(super) fn ask(
+    upstream: &dyn Upstream,
+    store: &Store,
+    keys: &[LedgerKey],
+    ledger: LedgerSeq,
+) -> Result<Option<Said>, StateError> {
+    let answer = upstream.look_up(keys)?;
+    if answer.entries.len() != keys.len() {
+        let (asked, got) = (keys.len(), answer.entries.len());
+        let what = format!("the server that was asked for {asked} ledger entries answers {got}");
+        return Err(UpstreamError(what).into());
+    }
+    let mut answers = Vec::with_capacity(keys.len());
+    for (key, found) in keys.iter().zip(answer.entries) {
+        let to = answer.as_of;
+        let known = match found {
+            Some(UpstreamEntry { entry, live_until }) => KnownEntry {
+                from: LedgerSeq(entry.last_modified_ledger_seq),
+                to,
+                entry: Some(xdr(&entry)?),
+                live_until,
+            },
+            None => KnownEntry { from: to, to, entry: None, live_until: None },
+        };
+        if known.from > known.to {
+            let what = format!(
+                "the server says that a ledger entry was modified in ledger {}, after its latest ledger {to}",
+                known.from
+            );
+            return Err(UpstreamError(what).into());
+        }
+        answers.push((xdr(key)?, known));
+    }
+    store.remember_entries(&answers)?;
+    Ok(answers.into_iter().next().and_then(|(_, known)| said(known, ledger)))
+}
+
+pub(super) fn xdr(value: &impl WriteXdr) -> Result<Vec<u8>, StateError> {
+    value.to_xdr(Limits::none()).map_err(|_| StateError::Key)
+}
+
+/// An entry from its XDR, which is stored.
+pub(super) fn entry(xdr: &[u8], ledger: LedgerSeq) -> Result<LedgerEntry, StateError> {
+    let limits = Limits { depth: 500, len: xdr.len() };
+    LedgerEntry::from_xdr(xdr, limits).map_err(|_| StateError::Damaged(ledger))
+}

@@ -1,0 +1,71 @@
+//! How a program is: computed over the records of runs that are kept.
+
+use super::ProgramError;
+use super::records::{self, MOST_EXECUTIONS};
+use super::registry::Entry;
+use crate::domain::{LedgerSeq, ProgramId};
+use crate::store::Store;
+
+/// How a program is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramStatus {
+    /// Its number.
+    pub id: ProgramId,
+    /// Its project.
+    pub project_name: String,
+    /// Whether it is run on new ledgers.
+    pub running: bool,
+    /// Ledger of the newest run that succeeded.
+    pub last_success: Option<u32>,
+    /// Ledger of the newest run that failed.
+    pub last_error: Option<u32>,
+    /// Why that one failed, or why the program was stopped.
+    pub last_error_message: Option<String>,
+    /// Runs.
+    pub executions: u64,
+    /// Runs that failed.
+    pub errors: u64,
+    /// How long a run took, microseconds.
+    pub average_micros: u64,
+    /// Newest ledger that it has seen since it was deployed.
+    pub last_ledger: Option<LedgerSeq>,
+    /// Stored ledgers that it has yet to see; counted up to a limit.
+    pub lag: u64,
+    /// Bytes of its rows.
+    pub row_bytes: u64,
+}
+
+/// Ledgers that are counted when a program lags behind.
+const MOST_COUNTED: usize = 10_000;
+
+pub(super) fn of(store: &Store, entry: &Entry) -> Result<ProgramStatus, ProgramError> {
+    let (manifest, progress) = {
+        let cell = entry.cell.lock();
+        (cell.manifest.clone(), cell.progress)
+    };
+    let kept = records::executions(store, entry.id, None, MOST_EXECUTIONS as usize)?;
+    let executions = kept.len() as u64;
+    let failed = || kept.iter().filter(|it| it.error.is_some());
+    let micros: u64 = kept.iter().map(|it| it.micros).sum();
+    let waiting = store.queued_after(progress.queue, MOST_COUNTED)?;
+    let last_ledger = match waiting.first() {
+        Some(next) => next.ledger.previous(),
+        None => store.status().latest(),
+    };
+    Ok(ProgramStatus {
+        id: entry.id,
+        running: manifest.running,
+        last_success: kept.iter().find(|it| it.error.is_none()).map(|it| it.ledger),
+        last_error: failed().next().map(|it| it.ledger),
+        last_error_message: manifest
+            .stopped_because
+            .or_else(|| failed().next().and_then(|it| it.error.clone())),
+        project_name: manifest.project_name,
+        executions,
+        errors: failed().count() as u64,
+        average_micros: micros.checked_div(executions).unwrap_or(0),
+        last_ledger,
+        lag: waiting.len() as u64,
+        row_bytes: progress.row_bytes,
+    })
+}

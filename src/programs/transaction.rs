@@ -1,0 +1,265 @@
+//! What a run needs to know of one transaction, taken out of what is stored of it: what was called, on
+//! whose behalf, and what came of it.
+
+use std::collections::BTreeSet;
+
+use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    AccountId, ContractEvent, ContractIdPreimage, FeeBumpTransactionInnerTx, Hash, HashIdPreimage,
+    HashIdPreimageContractId, HostFunction, InvokeHostFunctionOp, LedgerEntryChange,
+    LedgerFootprint, LedgerKey, Limits, MuxedAccount, OperationBody, PublicKey, ReadXdr, ScAddress,
+    ScVal, SorobanAuthorizationEntry, SorobanAuthorizedFunction, SorobanAuthorizedInvocation,
+    SorobanCredentials, SorobanDelegateSignature, Transaction, TransactionEnvelope, TransactionExt,
+    TransactionMeta, WriteXdr,
+};
+
+use crate::domain::{ContractId, NetworkId, TxHash};
+use crate::store::{TransactionPosition, TransactionRecord};
+
+/// A transaction that calls a host function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostCall {
+    /// Where it stands.
+    pub position: TransactionPosition,
+    /// Close time of its ledger, UNIX seconds.
+    pub closed_at: u64,
+    /// Hash of the transaction, the outer one of a fee bump.
+    pub hash: TxHash,
+    /// Whether it succeeded.
+    pub successful: bool,
+    /// Source account of the operation: its own, or else the transaction's.
+    pub source_account: AccountId,
+    /// What is called.
+    pub function: HostFunction,
+    /// Who authorized what.
+    pub authorization: Vec<SorobanAuthorizationEntry>,
+    /// Entries that it declared to read and write.
+    pub footprint: LedgerFootprint,
+    /// What the network says came of it.
+    pub recorded: Recorded,
+    /// Contracts that may have been entered.
+    pub called: Called,
+}
+
+/// What the network says came of a transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recorded {
+    /// What the function returned; none when it failed.
+    pub return_value: Option<ScVal>,
+    /// Contract and system events in order; no diagnostic ones.
+    pub events: Vec<ContractEvent>,
+    /// What the operation changed.
+    pub changes: Vec<LedgerEntryChange>,
+}
+
+/// Contracts that a transaction may have entered, each list sorted and without repeats.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Called {
+    /// Certainly part of it: called or created by the host function, in authorizations, or emitters.
+    pub named: Vec<ContractId>,
+    /// Only their instance is in the footprint: without it they could not run, with it they need not.
+    pub in_footprint: Vec<ContractId>,
+}
+
+/// Why a stored transaction cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "what is stored of the transaction {hash} in ledger {} cannot be decoded ({reason}): check the data directory with orrery verify",
+    position.ledger
+)]
+pub struct TransactionError {
+    position: TransactionPosition,
+    hash: TxHash,
+    reason: stellar_xdr::Error,
+}
+
+impl HostCall {
+    /// Takes a stored transaction apart; none when it calls no host function.
+    ///
+    /// # Errors
+    /// When envelope or metadata are not what they should be.
+    pub fn read(
+        record: &TransactionRecord<'_>,
+        network: &NetworkId,
+    ) -> Result<Option<Self>, TransactionError> {
+        let hash = TxHash::from(*record.tx);
+        let failed = |reason| TransactionError { position: record.position, hash, reason };
+        let transaction = inner(decoded(record.envelope).map_err(failed)?);
+        let Some((transaction, footprint)) = transaction else { return Ok(None) };
+        let Some(operation) = transaction.operations.first().cloned() else { return Ok(None) };
+        let OperationBody::InvokeHostFunction(call) = operation.body else { return Ok(None) };
+        let recorded = recorded(decoded(record.meta).map_err(failed)?);
+        let called = called(&call, &footprint, &recorded.events, network).map_err(failed)?;
+        let InvokeHostFunctionOp { host_function, auth } = call;
+        let source = operation.source_account.unwrap_or(transaction.source_account);
+        Ok(Some(Self {
+            position: record.position,
+            closed_at: record.closed_at,
+            hash,
+            successful: record.successful,
+            source_account: account(&source),
+            function: host_function,
+            authorization: auth.into_vec(),
+            footprint,
+            recorded,
+            called,
+        }))
+    }
+
+    /// All keys of the footprint.
+    pub fn footprint_keys(&self) -> impl Iterator<Item = &LedgerKey> {
+        self.footprint.read_only.iter().chain(self.footprint.read_write.iter())
+    }
+}
+
+impl Called {
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &ContractId> {
+        self.named.iter().chain(&self.in_footprint)
+    }
+}
+
+fn decoded<T: ReadXdr>(xdr: &[u8]) -> Result<T, stellar_xdr::Error> {
+    T::from_xdr(xdr, Limits { depth: 500, len: xdr.len() })
+}
+
+/// The transaction whose operations are applied, if it is a smart-contract transaction.
+fn inner(envelope: TransactionEnvelope) -> Option<(Transaction, LedgerFootprint)> {
+    let transaction = match envelope {
+        TransactionEnvelope::TxV0(_) => return None,
+        TransactionEnvelope::Tx(envelope) => envelope.tx,
+        TransactionEnvelope::TxFeeBump(bump) => {
+            let FeeBumpTransactionInnerTx::Tx(envelope) = bump.tx.inner_tx;
+            envelope.tx
+        }
+    };
+    let TransactionExt::V1(data) = &transaction.ext else { return None };
+    let footprint = data.resources.footprint.clone();
+    Some((transaction, footprint))
+}
+
+fn account(account: &MuxedAccount) -> AccountId {
+    let key = match account {
+        MuxedAccount::Ed25519(key) => key.clone(),
+        MuxedAccount::MuxedEd25519(muxed) => muxed.ed25519.clone(),
+    };
+    AccountId(PublicKey::PublicKeyTypeEd25519(key))
+}
+
+fn recorded(meta: TransactionMeta) -> Recorded {
+    match meta {
+        TransactionMeta::V3(meta) => {
+            let changes = meta.operations.iter().flat_map(|one| one.changes.iter().cloned());
+            let changes = changes.collect();
+            let (return_value, events) = match meta.soroban_meta {
+                Some(soroban) => (Some(soroban.return_value), soroban.events.into_vec()),
+                None => (None, Vec::new()),
+            };
+            Recorded { return_value, events, changes }
+        }
+        TransactionMeta::V4(meta) => Recorded {
+            return_value: meta.soroban_meta.and_then(|soroban| soroban.return_value),
+            events: meta.operations.iter().flat_map(|one| one.events.iter().cloned()).collect(),
+            changes: meta.operations.iter().flat_map(|one| one.changes.iter().cloned()).collect(),
+        },
+        TransactionMeta::V0(_) | TransactionMeta::V1(_) | TransactionMeta::V2(_) => {
+            Recorded::default()
+        }
+    }
+}
+
+fn called(
+    call: &InvokeHostFunctionOp,
+    footprint: &LedgerFootprint,
+    events: &[ContractEvent],
+    network: &NetworkId,
+) -> Result<Called, stellar_xdr::Error> {
+    let mut named = Named { network, contracts: BTreeSet::new() };
+    match &call.host_function {
+        HostFunction::InvokeContract(args) => named.address(&args.contract_address),
+        HostFunction::CreateContract(args) => named.created(&args.contract_id_preimage)?,
+        HostFunction::CreateContractV2(args) => named.created(&args.contract_id_preimage)?,
+        HostFunction::UploadContractWasm(_) => {}
+    }
+    for entry in call.auth.iter() {
+        named.credentials(&entry.credentials);
+        named.invocation(&entry.root_invocation)?;
+    }
+    let emitters = events.iter().filter_map(|event| event.contract_id.as_ref());
+    named.contracts.extend(emitters.map(|id| ContractId(id.0.0)));
+    let mut in_footprint = BTreeSet::new();
+    for key in footprint.read_only.iter().chain(footprint.read_write.iter()) {
+        if let LedgerKey::ContractData(data) = key
+            && data.key == ScVal::LedgerKeyContractInstance
+        {
+            in_footprint.extend(contract(&data.contract));
+        }
+    }
+    let in_footprint = in_footprint.difference(&named.contracts).copied().collect();
+    Ok(Called { named: named.contracts.into_iter().collect(), in_footprint })
+}
+
+/// Collects contracts that a call names.
+struct Named<'n> {
+    network: &'n NetworkId,
+    contracts: BTreeSet<ContractId>,
+}
+
+impl Named<'_> {
+    fn address(&mut self, address: &ScAddress) {
+        self.contracts.extend(contract(address));
+    }
+
+    /// The id of a contract that is created: `SHA-256` of a `HashIDPreimage`.
+    fn created(&mut self, preimage: &ContractIdPreimage) -> Result<(), stellar_xdr::Error> {
+        let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
+            network_id: Hash(*self.network.as_bytes()),
+            contract_id_preimage: preimage.clone(),
+        });
+        let xdr = preimage.to_xdr(Limits::none())?;
+        self.contracts.insert(ContractId(Sha256::digest(xdr).into()));
+        Ok(())
+    }
+
+    fn credentials(&mut self, credentials: &SorobanCredentials) {
+        match credentials {
+            SorobanCredentials::SourceAccount => {}
+            SorobanCredentials::Address(one) | SorobanCredentials::AddressV2(one) => {
+                self.address(&one.address);
+            }
+            SorobanCredentials::AddressWithDelegates(one) => {
+                self.address(&one.address_credentials.address);
+                one.delegates.iter().for_each(|delegate| self.delegate(delegate));
+            }
+        }
+    }
+
+    fn delegate(&mut self, delegate: &SorobanDelegateSignature) {
+        self.address(&delegate.address);
+        delegate.nested_delegates.iter().for_each(|nested| self.delegate(nested));
+    }
+
+    fn invocation(
+        &mut self,
+        invocation: &SorobanAuthorizedInvocation,
+    ) -> Result<(), stellar_xdr::Error> {
+        match &invocation.function {
+            SorobanAuthorizedFunction::ContractFn(args) => self.address(&args.contract_address),
+            SorobanAuthorizedFunction::CreateContractHostFn(args) => {
+                self.created(&args.contract_id_preimage)?;
+            }
+            SorobanAuthorizedFunction::CreateContractV2HostFn(args) => {
+                self.created(&args.contract_id_preimage)?;
+            }
+        }
+        invocation.sub_invocations.iter().try_for_each(|sub| self.invocation(sub))
+    }
+}
+
+fn contract(address: &ScAddress) -> Option<ContractId> {
+    match address {
+        ScAddress::Contract(id) => Some(ContractId(id.0.0)),
+        ScAddress::MuxedContract(muxed) => Some(ContractId(muxed.contract_id.0.0)),
+        _ => None,
+    }
+}

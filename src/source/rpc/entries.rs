@@ -1,0 +1,124 @@
+//! Entries of the ledger as an RPC server holds them now (`getLedgerEntries`). Knows nothing of what
+//! follows for the past.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use stellar_xdr::{
+    LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey, Limits, ReadXdr, WriteXdr,
+};
+
+use super::call::{Answer, CallError, Server};
+use super::{LEAST_ANSWER_BYTES, RpcError, RpcSettings};
+use crate::domain::LedgerSeq;
+use crate::source::follow::SourceError;
+
+/// Keys that stellar-rpc takes in one question.
+pub const MOST_KEYS: usize = 200;
+
+/// Asks an RPC server for entries of the ledger.
+pub struct RpcEntries {
+    server: Server,
+    most_bytes: u64,
+}
+
+/// What the server holds under some keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldEntries {
+    /// The ledger after which it was so.
+    pub as_of: LedgerSeq,
+    /// For each key in the order of the question; none when there is no such entry.
+    pub entries: Vec<Option<HeldEntry>>,
+}
+
+/// An entry that the server holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldEntry {
+    /// The entry.
+    pub entry: LedgerEntry,
+    /// The last ledger in which contract data or code is live; 0 when it is archived.
+    pub live_until: Option<u32>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EntriesQuestion {
+    keys: Vec<String>,
+    xdr_format: &'static str,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EntriesAnswer {
+    entries: Option<Vec<EntryItem>>,
+    latest_ledger: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EntryItem {
+    key: String,
+    xdr: String,
+    last_modified_ledger_seq: u32,
+    live_until_ledger_seq: Option<u32>,
+    ext_xdr: Option<String>,
+}
+
+impl RpcEntries {
+    /// Will ask the server of `settings`. Asks it nothing yet.
+    ///
+    /// # Errors
+    /// When address or headers are malformed, or no HTTP client can be set up.
+    pub fn new(settings: &RpcSettings) -> Result<Self, RpcError> {
+        let most_bytes = settings.most_bytes.max(LEAST_ANSWER_BYTES);
+        Ok(Self { server: Server::new(settings)?, most_bytes })
+    }
+
+    /// What the server holds under at most [`MOST_KEYS`] keys, of which none is of a time to live.
+    ///
+    /// # Errors
+    /// When it cannot be asked, refuses, or its answer is not understood.
+    pub async fn look_up(&mut self, keys: &[LedgerKey]) -> Result<HeldEntries, SourceError> {
+        let encoded = keys.iter().map(|key| key.to_xdr_base64(Limits::none()));
+        let keys: Vec<String> = encoded.collect::<Result<_, _>>().map_err(|error| {
+            SourceError::Fatal(format!("a ledger key cannot be written as XDR ({error})"))
+        })?;
+        let question = EntriesQuestion { keys: keys.clone(), xdr_format: "base64" };
+        let answer = self.server.send("getLedgerEntries", Some(question), self.most_bytes).await?;
+        Ok(read(&answer, &keys)?)
+    }
+}
+
+fn read(answer: &Answer, keys: &[String]) -> Result<HeldEntries, CallError> {
+    let EntriesAnswer { entries, latest_ledger } = answer.read()?;
+    let mut found = vec![None; keys.len()];
+    for item in entries.unwrap_or_default() {
+        let not_understood = |what: &str| CallError::NotUnderstood {
+            asked: answer.asked().clone(),
+            found: format!("a ledger entry {what}"),
+        };
+        let at = keys.iter().position(|key| *key == item.key);
+        let at = at.ok_or_else(|| not_understood("that was not asked for"))?;
+        let entry = entry(&item).ok_or_else(|| not_understood("that is not XDR"))?;
+        let names = entry.to_key().to_xdr_base64(Limits::none());
+        if names.as_ref().ok() != Some(&item.key) {
+            return Err(not_understood("under another entry's key"));
+        }
+        found[at] = Some(HeldEntry { entry, live_until: item.live_until_ledger_seq });
+    }
+    Ok(HeldEntries { as_of: LedgerSeq(latest_ledger), entries: found })
+}
+
+/// The entry of an item, which comes in parts.
+fn entry(item: &EntryItem) -> Option<LedgerEntry> {
+    fn part<T: ReadXdr>(base64: &str) -> Option<T> {
+        let xdr = STANDARD.decode(base64).ok()?;
+        T::from_xdr(&xdr, Limits { depth: 500, len: xdr.len() }).ok()
+    }
+    let data: LedgerEntryData = part(&item.xdr)?;
+    let ext = match item.ext_xdr.as_deref() {
+        Some(ext) if !ext.is_empty() => part(ext)?,
+        _ => LedgerEntryExt::V0,
+    };
+    Some(LedgerEntry { last_modified_ledger_seq: item.last_modified_ledger_seq, data, ext })
+}

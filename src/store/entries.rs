@@ -1,0 +1,232 @@
+//! Which transactions changed an entry of the ledger: an index over the metadata of the stored
+//! transactions, in which the entry's value stands before and after. Leaves to the reader what follows
+//! from a change, and from there being none.
+
+use super::bytes::Malformed;
+use super::columns::{EntryChangeKey, EntryTag, Family, Key, TransactionKey};
+use super::database::{Snapshot, corrupt};
+use super::query::{TransactionPosition, TransactionRecord};
+use super::transaction_block::Records;
+use super::transactions::read;
+use super::{Store, StoreError, TOTALS_ROW, Totals};
+use crate::decode::{EntryKey, EntryKind, changed_entries};
+use crate::domain::{LedgerRange, LedgerSeq};
+
+/// What of an entry a transaction changed: value of `entries`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Changed {
+    /// The entry itself.
+    pub entry: bool,
+    /// Its time to live.
+    pub ttl: bool,
+}
+
+impl Changed {
+    fn of(kind: EntryKind) -> Self {
+        let ttl = kind == EntryKind::Ttl;
+        Self { entry: !ttl, ttl }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { entry: self.entry || other.entry, ttl: self.ttl || other.ttl }
+    }
+
+    fn has(self, wanted: Self) -> bool {
+        self.and(wanted) == self
+    }
+
+    pub(super) fn encode(self) -> [u8; 1] {
+        [u8::from(self.entry) | u8::from(self.ttl) << 1]
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        match *bytes {
+            [flags @ 1..=3] => Ok(Self { entry: flags & 1 != 0, ttl: flags & 2 != 0 }),
+            _ => Err(Malformed),
+        }
+    }
+}
+
+/// What stands in the index for these entries, in the order of their tags.
+pub(super) fn rows(keys: &[EntryKey<'_>]) -> Vec<(EntryTag, Changed)> {
+    let mut rows: Vec<_> =
+        keys.iter().map(|key| (EntryTag::of(key), Changed::of(key.kind))).collect();
+    rows.sort_unstable();
+    rows.dedup_by(|second, first| {
+        let same = second.0 == first.0;
+        if same {
+            first.1 = first.1.and(second.1);
+        }
+        same
+    });
+    rows
+}
+
+/// The rows of a stored transaction.
+pub(super) fn of_record(
+    record: &TransactionRecord<'_>,
+) -> Result<Vec<(EntryChangeKey, Changed)>, StoreError> {
+    if !record.successful {
+        return Ok(Vec::new());
+    }
+    let key = TransactionKey(record.position).encode();
+    let changed = changed_entries(record.meta)
+        .map_err(|_| Malformed)
+        .map_err(corrupt(Family::Transactions, key))?;
+    let row = |(tag, changed)| (EntryChangeKey { tag, position: record.position }, changed);
+    Ok(rows(&changed).into_iter().map(row).collect())
+}
+
+/// Keys of [`of_record`].
+pub(super) fn keys(record: &TransactionRecord<'_>) -> Result<Vec<EntryChangeKey>, StoreError> {
+    Ok(of_record(record)?.into_iter().map(|(key, _)| key).collect())
+}
+
+/// The store as it was at one moment, to look up what is known of entries about one ledger.
+pub struct EntryReader<'s> {
+    snapshot: Snapshot<'s>,
+    complete: Option<LedgerRange>,
+}
+
+impl Store {
+    /// What is stored now, for questions about a ledger.
+    ///
+    /// # Errors
+    /// What the database says, or that its totals are damaged.
+    pub fn entry_reader(&self, ledger: LedgerSeq) -> Result<EntryReader<'_>, StoreError> {
+        // Ranges only grow, and what they cover was written before: they are read first.
+        let range = self.coverage.read().range_of(ledger).copied();
+        let snapshot = self.database.snapshot();
+        // What was pruned, as of the snapshot.
+        let totals = match snapshot.get(Family::Meta, TOTALS_ROW)? {
+            Some(bytes) => Totals::decode(&bytes).map_err(corrupt(Family::Meta, TOTALS_ROW))?,
+            None => Totals::default(),
+        };
+        let complete = range
+            .filter(|range| !range.sums.settings.list().iter().any(|one| one.listed_contracts))
+            .map(|range| LedgerRange {
+                first: range.ledgers.first.max(totals.transactions_from),
+                last: range.ledgers.last,
+            })
+            .filter(|range| range.contains(ledger));
+        Ok(EntryReader { snapshot, complete })
+    }
+}
+
+impl EntryReader<'_> {
+    /// The ledgers around the one in question, without a gap, of which every smart-contract transaction
+    /// is stored; none when some are not even of that ledger.
+    pub fn complete(&self) -> Option<LedgerRange> {
+        self.complete
+    }
+
+    /// The last transaction before `position` that changed an entry, as far as the index says.
+    ///
+    /// # Errors
+    /// What the database says, or that a row is damaged.
+    pub fn last_change(
+        &self,
+        key: &EntryKey<'_>,
+        position: TransactionPosition,
+    ) -> Result<Option<TransactionPosition>, StoreError> {
+        let wanted = Changed::of(key.kind);
+        let tag = EntryTag::of(key);
+        let mut rows = self.snapshot.rows(Family::Entries)?;
+        let bound = EntryChangeKey { tag, position }.encode();
+        rows.seek_for_prev(bound);
+        if rows.key() == Some(bound.as_slice()) {
+            rows.prev();
+        }
+        while let Some((found, changed)) = parse(rows.item(), tag)? {
+            if changed.has(wanted) {
+                return Ok(Some(found));
+            }
+            rows.prev();
+        }
+        Ok(rows.status().map(|()| None)?)
+    }
+
+    /// The first transaction after `position` that changed an entry, as far as the index says.
+    ///
+    /// # Errors
+    /// What the database says, or that a row is damaged.
+    pub fn next_change(
+        &self,
+        key: &EntryKey<'_>,
+        position: TransactionPosition,
+    ) -> Result<Option<TransactionPosition>, StoreError> {
+        let wanted = Changed::of(key.kind);
+        let tag = EntryTag::of(key);
+        let mut rows = self.snapshot.rows(Family::Entries)?;
+        let bound = EntryChangeKey { tag, position }.encode();
+        rows.seek(bound);
+        if rows.key() == Some(bound.as_slice()) {
+            rows.next();
+        }
+        while let Some((found, changed)) = parse(rows.item(), tag)? {
+            if changed.has(wanted) {
+                return Ok(Some(found));
+            }
+            rows.next();
+        }
+        Ok(rows.status().map(|()| None)?)
+    }
+
+    /// Visits a stored smart-contract transaction, and says whether it is there.
+    ///
+    /// # Errors
+    /// What the database says, or that the record is damaged.
+    pub fn transaction(
+        &self,
+        position: TransactionPosition,
+        visit: impl FnOnce(&TransactionRecord<'_>),
+    ) -> Result<bool, StoreError> {
+        let mut found = false;
+        read(&mut Records::new(&self.snapshot), position, &mut Vec::new(), |record| {
+            found = true;
+            visit(record);
+        })?;
+        Ok(found)
+    }
+
+    /// Visits the stored smart-contract transactions of a ledger in apply order.
+    ///
+    /// # Errors
+    /// What the database says, or that a record is damaged.
+    pub fn transactions_of(
+        &self,
+        ledger: LedgerSeq,
+        mut visit: impl FnMut(&TransactionRecord<'_>),
+    ) -> Result<(), StoreError> {
+        let mut records = Records::new(&self.snapshot);
+        let mut rows = self.snapshot.rows(Family::Transactions)?;
+        let start = TransactionPosition { ledger, application_order: 0 };
+        rows.seek(TransactionKey(start).encode());
+        while let Some(key) = rows.key() {
+            let position = TransactionKey::decode(key).ok_or(Malformed);
+            let position = position.map_err(corrupt(Family::Transactions, key))?.0;
+            if position.ledger != ledger {
+                break;
+            }
+            read(&mut records, position, &mut Vec::new(), &mut visit)?;
+            rows.next();
+        }
+        Ok(rows.status()?)
+    }
+}
+
+/// A row of the index, if it has this tag.
+fn parse(
+    row: Option<(&[u8], &[u8])>,
+    tag: EntryTag,
+) -> Result<Option<(TransactionPosition, Changed)>, StoreError> {
+    let Some((key, value)) = row.filter(|(key, _)| key.starts_with(&tag.0)) else {
+        return Ok(None);
+    };
+    let parsed = EntryChangeKey::decode(key).ok_or(Malformed);
+    let parsed = parsed.and_then(|key| Ok((key.position, Changed::decode(value)?)));
+    parsed.map(Some).map_err(corrupt(Family::Entries, key))
+}
+
+#[cfg(test)]
+mod tests;

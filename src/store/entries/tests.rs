@@ -1,0 +1,273 @@
+//! The index of entries: its rows, how an older store gets them, what retention leaves of them, and
+//! that damage to them is told.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use super::*;
+use crate::decode::decode;
+use crate::domain::Network;
+use crate::source::sandbox::{Sandbox, SandboxConfig};
+use crate::store::database::Database;
+use crate::store::format::FORMAT_ROW;
+use crate::store::{
+    Audit, Durability, IndexOptions, PreparedLedger, RAW_DIRECTORY, Retention, audit,
+};
+
+const LEDGERS: u32 = 40;
+
+fn network() -> Network {
+    Network::from_name_or_passphrase("local")
+}
+
+/// Ledgers from 2 on.
+static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let config = SandboxConfig {
+        network: network(),
+        seed: 3,
+        start_time: 1_750_000_000,
+        close_interval: 5,
+        transactions_per_ledger: 5..=20,
+    };
+    let mut sandbox = Sandbox::new(config).unwrap();
+    (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect()
+});
+
+fn commit(store: &Store, sequence: u32, options: &IndexOptions) {
+    let view = decode(&CHAIN[sequence as usize - 2], network().id()).unwrap();
+    let prepared = PreparedLedger::new(&view, options).unwrap();
+    store.commit(prepared, Durability::Deferred).unwrap();
+}
+
+fn stored(directory: &Path, ledgers: impl Iterator<Item = u32>) -> Store {
+    let store = Store::open(directory, Some(&network())).unwrap();
+    ledgers.for_each(|sequence| commit(&store, sequence, &IndexOptions::default()));
+    store.flush().unwrap();
+    store
+}
+
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn rows_of(database: &Database) -> Rows {
+    let mut rows = Rows::new();
+    database
+        .scan(Family::Entries, |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+    rows
+}
+
+fn raw(directory: &Path) -> std::path::PathBuf {
+    directory.join(RAW_DIRECTORY)
+}
+
+fn sound(directory: &Path) -> Audit {
+    let audited = audit(directory, None, &|_| {}).unwrap();
+    assert_eq!(audited.problems, []);
+    audited
+}
+
+#[test]
+fn an_entry_and_its_time_to_live_share_a_row() {
+    let key = |kind, body| EntryKey { kind, body };
+    let hash = Sha256::digest(key(EntryKind::ContractCode, &[1; 32]).to_ledger_key());
+    let both = rows(&[
+        key(EntryKind::Account, &[2; 36]),
+        key(EntryKind::ContractCode, &[1; 32]),
+        key(EntryKind::Ttl, &[0; 32]),
+        key(EntryKind::Ttl, &hash),
+    ]);
+    let mut kinds: Vec<_> = both.iter().map(|(_, changed)| changed.encode()[0]).collect();
+    assert!(both.is_sorted());
+    kinds.sort_unstable();
+    assert_eq!(kinds, [1, 2, 3]);
+    assert_eq!(both[0], (EntryTag([0; 8]), Changed { entry: false, ttl: true }));
+}
+
+#[test]
+fn flags_survive_a_round_trip() {
+    for flags in 1..=3 {
+        let changed = Changed::decode(&[flags]).unwrap();
+        assert_eq!(changed.encode(), [flags]);
+        assert!(changed.has(changed) && changed.has(Changed::default()));
+    }
+    for malformed in [&[][..], &[0], &[4], &[1, 1]] {
+        assert_eq!(Changed::decode(malformed), Err(Malformed));
+    }
+}
+
+/// Every key that the chain changes, with the transactions that change it.
+fn changes() -> std::collections::BTreeMap<Vec<u8>, Vec<TransactionPosition>> {
+    let mut changes = std::collections::BTreeMap::<_, Vec<_>>::new();
+    for xdr in CHAIN.iter() {
+        let view = decode(xdr, network().id()).unwrap();
+        let ledger = view.header.sequence;
+        for transaction in &view.transactions {
+            let application_order = transaction.application_order;
+            for key in &transaction.changed_entries {
+                let position = TransactionPosition { ledger, application_order };
+                changes.entry(key.to_ledger_key()).or_default().push(position);
+            }
+        }
+    }
+    changes
+}
+
+#[test]
+fn neighbours_are_found_on_both_sides() {
+    let directory = tempfile::tempdir().unwrap();
+    // Newer ledgers first, which makes no difference.
+    let store = stored(directory.path(), (20..=LEDGERS + 1).chain(2..20));
+    let reader = store.entry_reader(LedgerSeq(20)).unwrap();
+    assert_eq!(reader.complete(), Some(LedgerRange::new(2, LEDGERS + 1)));
+    let changes = changes();
+    assert!(changes.len() > 50, "{}", changes.len());
+    for (key, positions) in &changes {
+        let key = EntryKey::from_ledger_key(key).unwrap();
+        for window in positions.windows(2) {
+            assert_eq!(reader.next_change(&key, window[0]).unwrap(), Some(window[1]));
+            assert_eq!(reader.last_change(&key, window[1]).unwrap(), Some(window[0]));
+            assert!(reader.transaction(window[1], |record| assert!(record.successful)).unwrap());
+        }
+        let (first, last) = (positions[0], positions[positions.len() - 1]);
+        assert_eq!(reader.last_change(&key, first).unwrap(), None);
+        assert_eq!(reader.next_change(&key, last).unwrap(), None);
+        let never = TransactionPosition { ledger: LedgerSeq(u32::MAX), ..last };
+        assert_eq!(reader.last_change(&key, never).unwrap(), Some(last));
+    }
+    let mut in_ledger = Vec::new();
+    reader.transactions_of(LedgerSeq(9), |record| in_ledger.push(record.position)).unwrap();
+    assert!(in_ledger.is_sorted() && in_ledger.iter().all(|at| at.ledger == LedgerSeq(9)));
+}
+
+#[test]
+fn an_older_store_gets_the_same_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(stored(directory.path(), 2..=LEDGERS + 1));
+    let expected = rows_of(&Database::open(&raw(directory.path())).unwrap());
+    assert!(expected.len() > 100, "{}", expected.len());
+    for with_families in [false, true] {
+        make_old(directory.path(), with_families);
+        let refused = audit(directory.path(), None, &|_| {}).unwrap_err();
+        assert!(matches!(refused, StoreError::NotUpgraded { .. }), "{refused}");
+        drop(Store::open(directory.path(), None).unwrap());
+        assert_eq!(rows_of(&Database::open(&raw(directory.path())).unwrap()), expected);
+        sound(directory.path());
+    }
+}
+
+/// Makes it a store of format 2.0, as that version left it, or as one that was being upgraded.
+fn make_old(directory: &Path, with_families: bool) {
+    let database = Database::open(&raw(directory)).unwrap();
+    let mut batch = database.batch();
+    batch.put_raw(Family::Meta, FORMAT_ROW, &[0, 2, 0, 0]).unwrap();
+    database.write_synced(batch).unwrap();
+    drop(database);
+    if with_families {
+        return;
+    }
+    let options = rocksdb::Options::default();
+    let names = rocksdb::DB::list_cf(&options, raw(directory)).unwrap();
+    let mut db = rocksdb::DB::open_cf(&options, raw(directory), &names).unwrap();
+    for family in [Family::Entries, Family::KnownEntries] {
+        db.drop_cf(family.name()).unwrap();
+    }
+}
+
+#[test]
+fn retention_takes_the_rows_with_the_transactions() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = stored(directory.path(), 2..=LEDGERS + 1);
+    let retention = Retention { transactions: Some(10), ..Retention::default() };
+    while !store.prune(&retention).unwrap().is_nothing() {}
+    let kept = LedgerRange::new(LEDGERS - 8, LEDGERS + 1);
+    assert_eq!(store.entry_reader(LedgerSeq(40)).unwrap().complete(), Some(kept));
+    assert_eq!(store.entry_reader(LedgerSeq(20)).unwrap().complete(), None);
+    drop(store);
+    sound(directory.path());
+    let left = rows_of(&Database::open(&raw(directory.path())).unwrap());
+    let positions = changes().into_values().flatten().filter(|at| kept.contains(at.ledger));
+    assert!(!left.is_empty() && left.len() <= positions.count());
+}
+
+#[test]
+fn only_what_is_wholly_stored_is_complete() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = stored(directory.path(), (2..10).chain(12..20));
+    let complete = |ledger| store.entry_reader(LedgerSeq(ledger)).unwrap().complete();
+    assert_eq!(complete(5), Some(LedgerRange::new(2, 9)));
+    assert_eq!(complete(12), Some(LedgerRange::new(12, 19)));
+    assert_eq!(complete(10), None);
+    // Transactions of contracts that are not listed are not stored.
+    let listed = IndexOptions { contracts: Some(Default::default()), ..IndexOptions::default() };
+    commit(&store, 20, &listed);
+    assert_eq!((complete(5), complete(12)), (Some(LedgerRange::new(2, 9)), None));
+}
+
+/// A copy of a store, damaged.
+fn damaged(sound: &Path, damage: impl Fn(&Database, &Rows)) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    copy(sound, directory.path());
+    let database = Database::open(&raw(directory.path())).unwrap();
+    damage(&database, &rows_of(&database));
+    directory
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn put(database: &Database, family: Family, key: &[u8], value: Option<&[u8]>) {
+    let mut batch = database.batch();
+    match value {
+        Some(value) => batch.put_raw(family, key, value).unwrap(),
+        None => batch.delete_range(family, key, &[key, &[0]].concat()).unwrap(),
+    }
+    database.write_synced(batch).unwrap();
+}
+
+#[test]
+fn damage_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(stored(directory.path(), 2..=LEDGERS + 1));
+    sound(directory.path());
+    type Damage = fn(&Database, &Rows);
+    let damages: [(Damage, &str); 5] = [
+        (|db, rows| put(db, Family::Entries, &rows[rows.len() / 2].0, None), "is missing"),
+        (
+            |db, rows| {
+                let (key, value) = &rows[rows.len() / 2];
+                put(db, Family::Entries, key, Some(&[3 - (value[0] & 1)]));
+            },
+            "does not lead to where it should",
+        ),
+        (
+            |db, rows| {
+                let mut key = rows[rows.len() / 2].0.clone();
+                key[0] ^= 0x55;
+                put(db, Family::Entries, &key, Some(&[1]));
+            },
+            "leads to nothing",
+        ),
+        (|db, rows| put(db, Family::Entries, &rows[3].0, Some(&[4])), "is damaged"),
+        (|db, _| put(db, Family::KnownEntries, &[0; 36], Some(b"colour")), "is damaged"),
+    ];
+    for (damage, sentence) in damages {
+        let copy = damaged(directory.path(), damage);
+        let told = audit(copy.path(), None, &|_| {}).unwrap().problems;
+        assert!(told.iter().any(|one| one.to_string().contains(sentence)), "{told:?}");
+    }
+}

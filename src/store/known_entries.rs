@@ -1,0 +1,165 @@
+//! What others said of entries of the ledger, kept so that nobody is asked twice. An answer holds for
+//! an interval of ledgers; it is not derived from stored ledgers and is never needed to rebuild them.
+
+use sha2::{Digest, Sha256};
+
+use super::bytes::{Malformed, Reader};
+use super::columns::{Family, Key, KnownEntryKey};
+use super::database::corrupt;
+use super::{Store, StoreError};
+use crate::domain::LedgerSeq;
+
+/// Answers kept for one entry; the oldest goes first.
+const MOST_PER_ENTRY: usize = 16;
+
+const IS_THERE: u8 = 1;
+const HAS_TTL: u8 = 2;
+
+/// What was said of an entry: it was so at the end of each of these ledgers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownEntry {
+    /// In which ledger it became so; of an entry that is absent, the first in which that is known.
+    pub from: LedgerSeq,
+    /// The last ledger for which this is known.
+    pub to: LedgerSeq,
+    /// XDR `LedgerEntry`; none when it is absent.
+    pub entry: Option<Vec<u8>>,
+    /// The last ledger in which it is live, as of `to`.
+    pub live_until: Option<u32>,
+}
+
+impl KnownEntry {
+    fn encode(&self) -> Vec<u8> {
+        let flags = if self.entry.is_some() { IS_THERE } else { 0 }
+            | if self.live_until.is_some() { HAS_TTL } else { 0 };
+        let mut out = vec![flags];
+        out.extend_from_slice(&self.to.0.to_be_bytes());
+        out.extend_from_slice(&self.live_until.unwrap_or(0).to_be_bytes());
+        out.extend_from_slice(self.entry.as_deref().unwrap_or_default());
+        out
+    }
+
+    fn decode(from: LedgerSeq, bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let flags = reader.u8()?;
+        let to = LedgerSeq(reader.u32()?);
+        let live_until = reader.u32()?;
+        let entry = reader.rest();
+        if flags > IS_THERE | HAS_TTL || to < from || (flags & IS_THERE == 0) != entry.is_empty() {
+            return Err(Malformed);
+        }
+        Ok(Self {
+            from,
+            to,
+            entry: (flags & IS_THERE != 0).then(|| entry.to_vec()),
+            live_until: (flags & HAS_TTL != 0).then_some(live_until),
+        })
+    }
+}
+
+/// Whether a row of `known_entries` is what a writer writes.
+pub(super) fn check(key: &[u8], value: &[u8]) -> Result<(), Malformed> {
+    let key = KnownEntryKey::decode(key).ok_or(Malformed)?;
+    KnownEntry::decode(key.from, value).map(|_| ())
+}
+
+impl Store {
+    /// What is remembered of the entry with this XDR `LedgerKey`, oldest first.
+    ///
+    /// # Errors
+    /// What the database says, or that a row is damaged.
+    pub fn known_entries(&self, ledger_key: &[u8]) -> Result<Vec<KnownEntry>, StoreError> {
+        let hash: [u8; 32] = Sha256::digest(ledger_key).into();
+        let snapshot = self.database.snapshot();
+        let mut rows = snapshot.rows(Family::KnownEntries)?;
+        let mut known = Vec::new();
+        rows.seek(hash);
+        while let Some((key, value)) = rows.item().filter(|(key, _)| key.starts_with(&hash)) {
+            let parsed = KnownEntryKey::decode(key).ok_or(Malformed);
+            let parsed = parsed.and_then(|key| KnownEntry::decode(key.from, value));
+            known.push(parsed.map_err(corrupt(Family::KnownEntries, key))?);
+            rows.next();
+        }
+        rows.status()?;
+        Ok(known)
+    }
+
+    /// Remembers answers, each under its XDR `LedgerKey`. Does nothing while an import has ledgers that
+    /// are not durable yet: then they will be asked for again.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn remember_entries(&self, answers: &[(Vec<u8>, KnownEntry)]) -> Result<(), StoreError> {
+        let writer = self.writer.lock();
+        if writer.unlogged {
+            return Ok(());
+        }
+        let mut batch = self.database.batch();
+        for (ledger_key, answer) in answers {
+            let hash: [u8; 32] = Sha256::digest(ledger_key).into();
+            let known = self.known_entries(ledger_key)?;
+            let same = known.iter().find(|known| known.from == answer.from);
+            if same.is_some_and(|same| same.to >= answer.to) {
+                continue;
+            }
+            let key = |from| KnownEntryKey { hash, from };
+            batch.put(Family::KnownEntries, &key(answer.from), answer.encode())?;
+            if same.is_none() && known.len() >= MOST_PER_ENTRY {
+                batch.delete(Family::KnownEntries, &key(known[0].from))?;
+            }
+        }
+        self.database.write_logged(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Network;
+
+    fn answer(from: u32, to: u32, entry: Option<&[u8]>) -> KnownEntry {
+        KnownEntry {
+            from: LedgerSeq(from),
+            to: LedgerSeq(to),
+            entry: entry.map(<[u8]>::to_vec),
+            live_until: entry.map(|_| to + 100),
+        }
+    }
+
+    #[test]
+    fn answers_are_kept_and_extended() {
+        let directory = tempfile::tempdir().unwrap();
+        let network = Network::from_name_or_passphrase("local");
+        let store = Store::open(directory.path(), Some(&network)).unwrap();
+        let key = b"key".to_vec();
+        let first = answer(5, 9, Some(b"five"));
+        store.remember_entries(&[(key.clone(), first.clone())]).unwrap();
+        store.remember_entries(&[(b"other".to_vec(), answer(6, 6, None))]).unwrap();
+        assert_eq!(store.known_entries(&key).unwrap(), std::slice::from_ref(&first));
+        // The same for longer; an older answer takes nothing back; another value is another row.
+        let longer = answer(5, 30, Some(b"five"));
+        let second = answer(31, 40, Some(b"thirty-one"));
+        for one in [&longer, &first, &second] {
+            store.remember_entries(&[(key.clone(), one.clone())]).unwrap();
+        }
+        drop(store);
+        let store = Store::open(directory.path(), None).unwrap();
+        assert_eq!(store.known_entries(&key).unwrap(), [longer, second]);
+        assert_eq!(store.known_entries(b"nobody").unwrap(), []);
+        for from in 100..130 {
+            store.remember_entries(&[(key.clone(), answer(from, from, Some(b"x")))]).unwrap();
+        }
+        let known = store.known_entries(&key).unwrap();
+        assert_eq!((known.len(), known[0].from), (MOST_PER_ENTRY, LedgerSeq(114)));
+    }
+
+    #[test]
+    fn what_no_writer_writes_is_malformed() {
+        let row = answer(5, 9, Some(b"five")).encode();
+        assert_eq!(KnownEntry::decode(LedgerSeq(5), &row), Ok(answer(5, 9, Some(b"five"))));
+        assert_eq!(KnownEntry::decode(LedgerSeq(10), &row), Err(Malformed));
+        assert_eq!(KnownEntry::decode(LedgerSeq(5), &row[..8]), Err(Malformed));
+        assert_eq!(KnownEntry::decode(LedgerSeq(5), &row[..9]), Err(Malformed));
+        assert!(check(&[0; 36], &row).is_ok() && check(&[0; 35], &row).is_err());
+    }
+}

@@ -1,0 +1,429 @@
+//! Where indexing programs keep what is theirs: manifests, modules, how far each has got, the rows
+//! that they emitted, and records of their runs. Knows keys and what is written together; what the
+//! values say is the programs' own affair.
+//!
+//! | Family | Key → value |
+//! |---|---|
+//! | `programs` | program → manifest |
+//! | `wasm` | SHA-256 → module |
+//! | `program_progress` | program → how far it has got; program, `b` → its backfill |
+//! | `program_queue` | number in the order of ingestion → ledger that programs have yet to see |
+//! | `rows` | program, position of a transaction → what the run on it emitted |
+//! | `row_log` | program, number → position: the order in which runs with rows were stored |
+//! | `executions` | program, number → record of a run |
+//! | `program_stats` | program, ledger, source → sums over the runs of a ledger |
+
+use super::bytes::Malformed;
+use super::columns::{Family, Key, LedgerKey, TransactionKey};
+use super::database::{Batch, corrupt};
+use super::query::TransactionPosition;
+use super::{Store, StoreError};
+use crate::domain::{Direction, LedgerRange, LedgerSeq, ProgramId};
+
+/// Key of `program_stats`.
+const STATS_KEY_LEN: usize = 9;
+
+/// A ledger that waits to be seen by programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queued {
+    /// Its place in the order of ingestion; numbers grow and are never given out twice.
+    pub number: u64,
+    /// The ledger.
+    pub ledger: LedgerSeq,
+}
+
+/// Changes that are written together or not at all.
+pub struct ProgramChanges<'a> {
+    batch: Batch<'a>,
+}
+
+impl Store {
+    /// Whether ledgers that are stored from now on are queued for programs.
+    pub fn queue_for_programs(&self, wanted: bool) {
+        self.writer.lock().queue = wanted;
+    }
+
+    /// Writes what `change` says, on disk when this returns.
+    ///
+    /// # Errors
+    /// What the database says; then nothing is changed.
+    pub fn change_programs(
+        &self,
+        change: impl FnOnce(&mut ProgramChanges<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut changes = ProgramChanges { batch: self.database.batch() };
+        change(&mut changes)?;
+        let mut writer = self.writer.lock();
+        // The log must never run ahead of what was written without it.
+        self.flush_unlogged(&mut writer)?;
+        self.database.write_synced(changes.batch)?;
+        let last = super::last_ingested(&self.coverage.read());
+        self.acknowledged.is_now(self.database.sequence(), last);
+        Ok(())
+    }
+
+    /// All manifests, by number.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn programs(&self) -> Result<Vec<(ProgramId, Vec<u8>)>, StoreError> {
+        let mut found = Vec::new();
+        self.database.scan(Family::Programs, |key, value| {
+            let id = <[u8; 4]>::try_from(key).map_err(|_| Malformed);
+            let id = id.map_err(corrupt(Family::Programs, key))?;
+            found.push((ProgramId(u32::from_be_bytes(id)), value.to_vec()));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// How far a program has got.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn program_progress(&self, program: ProgramId) -> Result<Option<Vec<u8>>, StoreError> {
+        let row = self.database.get(Family::ProgramProgress, program.0.to_be_bytes())?;
+        Ok(row.map(|row| row.to_vec()))
+    }
+
+    /// The backfill that was asked of a program.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn program_backfill(&self, program: ProgramId) -> Result<Option<Vec<u8>>, StoreError> {
+        let row = self.database.get(Family::ProgramProgress, backfill_key(program))?;
+        Ok(row.map(|row| row.to_vec()))
+    }
+
+    /// The module with this SHA-256.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn module(&self, sha256: &[u8; 32]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.database.get(Family::Wasm, sha256)?.map(|row| row.to_vec()))
+    }
+
+    /// The first `most` queued ledgers after a number.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn queued_after(&self, number: u64, most: usize) -> Result<Vec<Queued>, StoreError> {
+        let snapshot = self.database.snapshot();
+        let mut rows = snapshot.rows(Family::ProgramQueue)?;
+        rows.seek(number.saturating_add(1).to_be_bytes());
+        let mut found = Vec::new();
+        while found.len() < most
+            && let Some((key, value)) = rows.item()
+        {
+            let number = <[u8; 8]>::try_from(key).ok().map(u64::from_be_bytes);
+            let queued = number
+                .zip(LedgerKey::decode(value))
+                .map(|(number, ledger)| Queued { number, ledger: ledger.0 });
+            found.push(queued.ok_or(Malformed).map_err(corrupt(Family::ProgramQueue, key))?);
+            rows.next();
+        }
+        rows.status()?;
+        Ok(found)
+    }
+
+    /// The number that everything queued so far lies at or below.
+    pub fn queue_position(&self) -> u64 {
+        let _writer = self.writer.lock();
+        self.database.sequence()
+    }
+
+    /// What a program's run on a transaction emitted.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn rows_of_run(
+        &self,
+        program: ProgramId,
+        position: TransactionPosition,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let key = ProgramPositionKey { program, position };
+        Ok(self.database.get(Family::Rows, key.encode())?.map(|row| row.to_vec()))
+    }
+
+    /// Visits up to `most` runs with rows after a number of the log, in the log's order.
+    ///
+    /// # Errors
+    /// What the database says, or `visit`.
+    pub fn row_log_after(
+        &self,
+        program: ProgramId,
+        number: u64,
+        most: usize,
+        mut visit: impl FnMut(u64, TransactionPosition, &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let snapshot = self.database.snapshot();
+        let mut log = snapshot.rows(Family::RowLog)?;
+        log.seek(ProgramNumberKey { program, number: number.saturating_add(1) }.encode());
+        for _ in 0..most {
+            let Some((key, value)) = log.item() else { break };
+            let damaged = || corrupt(Family::RowLog, key)(Malformed);
+            let entry = ProgramNumberKey::decode(key).ok_or_else(damaged)?;
+            if entry.program != program {
+                break;
+            }
+            let position = TransactionKey::decode(value).ok_or_else(damaged)?.0;
+            let at = ProgramPositionKey { program, position }.encode();
+            let rows = snapshot.get(Family::Rows, at)?;
+            visit(entry.number, position, &rows.ok_or_else(damaged)?)?;
+            log.next();
+        }
+        Ok(log.status()?)
+    }
+
+    /// Visits records of a program's runs, newest first, until `visit` says false.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn executions(
+        &self,
+        program: ProgramId,
+        mut visit: impl FnMut(u64, &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        let snapshot = self.database.snapshot();
+        let mut rows = snapshot.rows(Family::Executions)?;
+        rows.seek_for_prev(ProgramNumberKey { program, number: u64::MAX }.encode());
+        while let Some((key, value)) = rows.item() {
+            let entry = ProgramNumberKey::decode(key)
+                .ok_or(Malformed)
+                .map_err(corrupt(Family::Executions, key))?;
+            if entry.program != program || !visit(entry.number, value) {
+                break;
+            }
+            rows.prev();
+        }
+        Ok(rows.status()?)
+    }
+
+    /// Visits the sums of a program's ledgers in a range, until `visit` says false. Sources of one
+    /// ledger are neighbours.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn program_stats(
+        &self,
+        program: ProgramId,
+        ledgers: LedgerRange,
+        direction: Direction,
+        mut visit: impl FnMut(LedgerSeq, u8, &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        let snapshot = self.database.snapshot();
+        let mut rows = snapshot.rows(Family::ProgramStats)?;
+        match direction {
+            Direction::NewestFirst => {
+                rows.seek_for_prev(stats_key(program, ledgers.last, u8::MAX));
+            }
+            Direction::OldestFirst => rows.seek(stats_key(program, ledgers.first, 0)),
+        }
+        while let Some((key, value)) = rows.item() {
+            let (owner, ledger, source) = stats_key_parts(key)
+                .ok_or(Malformed)
+                .map_err(corrupt(Family::ProgramStats, key))?;
+            let inside = owner == program && ledgers.first <= ledger && ledger <= ledgers.last;
+            if !inside || !visit(ledger, source, value) {
+                break;
+            }
+            match direction {
+                Direction::NewestFirst => rows.prev(),
+                Direction::OldestFirst => rows.next(),
+            }
+        }
+        Ok(rows.status()?)
+    }
+}
+
+impl ProgramChanges<'_> {
+    /// Puts a program's manifest.
+    pub fn put_program(&mut self, id: ProgramId, manifest: &[u8]) -> Result<(), StoreError> {
+        self.batch.put_raw(Family::Programs, &id.0.to_be_bytes(), manifest)
+    }
+
+    /// Puts a module under its SHA-256.
+    pub fn put_module(&mut self, sha256: &[u8; 32], module: &[u8]) -> Result<(), StoreError> {
+        self.batch.put_raw(Family::Wasm, sha256, module)
+    }
+
+    /// Removes a module that no program has any more.
+    pub fn delete_module(&mut self, sha256: &[u8; 32]) -> Result<(), StoreError> {
+        self.batch.delete_raw(Family::Wasm, sha256)
+    }
+
+    /// Puts how far a program has got.
+    pub fn put_progress(&mut self, id: ProgramId, progress: &[u8]) -> Result<(), StoreError> {
+        self.batch.put_raw(Family::ProgramProgress, &id.0.to_be_bytes(), progress)
+    }
+
+    /// Puts the backfill that was asked of a program.
+    pub fn put_backfill(&mut self, id: ProgramId, order: &[u8]) -> Result<(), StoreError> {
+        self.batch.put_raw(Family::ProgramProgress, &backfill_key(id), order)
+    }
+
+    /// Puts what a run emitted, as the log's entry of this number.
+    pub fn put_rows(
+        &mut self,
+        program: ProgramId,
+        position: TransactionPosition,
+        number: u64,
+        rows: &[u8],
+    ) -> Result<(), StoreError> {
+        self.batch.put(Family::Rows, &ProgramPositionKey { program, position }, rows)?;
+        let position = TransactionKey(position).encode();
+        self.batch.put(Family::RowLog, &ProgramNumberKey { program, number }, position)
+    }
+
+    /// Puts the record of a run.
+    pub fn put_execution(
+        &mut self,
+        program: ProgramId,
+        number: u64,
+        record: &[u8],
+    ) -> Result<(), StoreError> {
+        self.batch.put(Family::Executions, &ProgramNumberKey { program, number }, record)
+    }
+
+    /// Removes the record of a run.
+    pub fn delete_execution(&mut self, program: ProgramId, number: u64) -> Result<(), StoreError> {
+        self.batch.delete(Family::Executions, &ProgramNumberKey { program, number })
+    }
+
+    /// Puts the sums over the runs of a ledger.
+    pub fn put_stats(
+        &mut self,
+        program: ProgramId,
+        ledger: LedgerSeq,
+        source: u8,
+        sums: &[u8],
+    ) -> Result<(), StoreError> {
+        self.batch.put_raw(Family::ProgramStats, &stats_key(program, ledger, source), sums)
+    }
+
+    /// Removes the sums over the runs of a ledger.
+    pub fn delete_stats(
+        &mut self,
+        program: ProgramId,
+        ledger: LedgerSeq,
+        source: u8,
+    ) -> Result<(), StoreError> {
+        self.batch.delete_raw(Family::ProgramStats, &stats_key(program, ledger, source))
+    }
+
+    /// Takes the queued ledgers up to this number off the queue.
+    pub fn unqueue(&mut self, up_to: u64) -> Result<(), StoreError> {
+        let end = up_to.saturating_add(1).to_be_bytes();
+        self.batch.delete_range(Family::ProgramQueue, &[0; 8], &end)
+    }
+
+    /// Removes a program with its progress, rows and records. Its module is left: another program may
+    /// have the same.
+    pub fn delete_program(&mut self, id: ProgramId) -> Result<(), StoreError> {
+        let key = id.0.to_be_bytes();
+        self.batch.delete_raw(Family::Programs, &key)?;
+        self.batch.delete_raw(Family::ProgramProgress, &key)?;
+        self.batch.delete_raw(Family::ProgramProgress, &backfill_key(id))?;
+        let mut end = [u8::MAX; 16];
+        if let Some(next) = id.0.checked_add(1) {
+            end[..4].copy_from_slice(&next.to_be_bytes());
+            end[4..].fill(0);
+        }
+        for family in [Family::Rows, Family::RowLog, Family::Executions, Family::ProgramStats] {
+            self.batch.delete_range(family, &key, &end)?;
+        }
+        Ok(())
+    }
+}
+
+/// The row of a program's backfill stands after that of its progress.
+fn backfill_key(program: ProgramId) -> [u8; 5] {
+    let mut key = [b'b'; 5];
+    key[..4].copy_from_slice(&program.0.to_be_bytes());
+    key
+}
+
+/// Key of `rows`: a program, and a transaction that it ran on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct ProgramPositionKey {
+    program: ProgramId,
+    position: TransactionPosition,
+}
+
+impl Key for ProgramPositionKey {
+    type Bytes = [u8; 11];
+
+    fn encode(&self) -> [u8; 11] {
+        let mut bytes = [0; 11];
+        bytes[..4].copy_from_slice(&self.program.0.to_be_bytes());
+        bytes[4..].copy_from_slice(&TransactionKey(self.position).encode());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (program, position) = bytes.split_first_chunk()?;
+        Some(Self {
+            program: ProgramId(u32::from_be_bytes(*program)),
+            position: TransactionKey::decode(position)?.0,
+        })
+    }
+}
+
+/// Key of `row_log` and `executions`: a program and a number that counts up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct ProgramNumberKey {
+    program: ProgramId,
+    number: u64,
+}
+
+impl Key for ProgramNumberKey {
+    type Bytes = [u8; 12];
+
+    fn encode(&self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&self.program.0.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.number.to_be_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (program, number) = bytes.split_first_chunk()?;
+        Some(Self {
+            program: ProgramId(u32::from_be_bytes(*program)),
+            number: u64::from_be_bytes(number.try_into().ok()?),
+        })
+    }
+}
+
+/// The last bytes of a key of `program_stats` are the source.
+fn stats_key(program: ProgramId, ledger: LedgerSeq, source: u8) -> [u8; STATS_KEY_LEN] {
+    let mut key = [0; STATS_KEY_LEN];
+    key[..4].copy_from_slice(&program.0.to_be_bytes());
+    key[4..8].copy_from_slice(&ledger.0.to_be_bytes());
+    key[8] = source;
+    key
+}
+
+fn stats_key_parts(key: &[u8]) -> Option<(ProgramId, LedgerSeq, u8)> {
+    let key: &[u8; STATS_KEY_LEN] = key.try_into().ok()?;
+    let number = |bytes: &[u8]| bytes.try_into().ok().map(u32::from_be_bytes);
+    Some((ProgramId(number(&key[..4])?), LedgerSeq(number(&key[4..8])?), key[8]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_survive_a_round_trip() {
+        let position = TransactionPosition { ledger: LedgerSeq(7), application_order: 9 };
+        let key = ProgramPositionKey { program: ProgramId(3), position };
+        assert_eq!(ProgramPositionKey::decode(&key.encode()), Some(key));
+        assert_eq!(ProgramPositionKey::decode(&key.encode()[1..]), None);
+        let key = ProgramNumberKey { program: ProgramId(u32::MAX), number: 1 << 40 };
+        assert_eq!(ProgramNumberKey::decode(&key.encode()), Some(key));
+        assert_eq!(ProgramNumberKey::decode(&key.encode()[1..]), None);
+        let key = stats_key(ProgramId(3), LedgerSeq(8), 1);
+        assert_eq!(stats_key_parts(&key), Some((ProgramId(3), LedgerSeq(8), 1)));
+    }
+}

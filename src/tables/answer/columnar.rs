@@ -1,0 +1,151 @@
+//! Answers as Arrow and Parquet. Integers of 128 bits become decimals of 39 digits, which hold all of them.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, Decimal256Array, ListArray, MapArray, RecordBatchOptions, StructArray,
+};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{Decimal128Type, Field, FieldRef, Fields, Schema, SchemaRef, i256};
+use arrow::error::ArrowError;
+use arrow::ipc::writer::StreamWriter;
+use arrow::record_batch::RecordBatch;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+
+use super::shape::Shape;
+use super::{AnswerError, Column, columns_of, within};
+use crate::tables::query::Format;
+
+/// Digits of the greatest integer of 128 bits.
+const DIGITS: u8 = 39;
+
+/// Batches that become a file.
+pub struct Batches {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    bytes: usize,
+}
+
+impl Batches {
+    /// For such columns.
+    pub fn begin(columns: &[Column], schema: &SchemaRef) -> Result<Self, AnswerError> {
+        let schema = exact(columns, &RecordBatch::new_empty(Arc::clone(schema)))?.schema();
+        Ok(Self { schema, batches: Vec::new(), bytes: 0 })
+    }
+
+    /// Takes in a batch.
+    pub fn add(
+        &mut self,
+        columns: &[Column],
+        batch: &RecordBatch,
+        most: usize,
+    ) -> Result<(), AnswerError> {
+        let batch = exact(columns, batch)?;
+        self.bytes += batch.get_array_memory_size();
+        // What is compressed later may be larger before, but not without bounds.
+        within(self.bytes / 8, most)?;
+        self.batches.push(batch);
+        Ok(())
+    }
+
+    /// The answer.
+    pub fn end(self, format: Format) -> Result<Vec<u8>, AnswerError> {
+        let schema = self.schema;
+        let mut bytes = Vec::new();
+        if format == Format::Arrow {
+            let mut writer = StreamWriter::try_new(&mut bytes, &schema)?;
+            for batch in &self.batches {
+                writer.write(batch)?;
+            }
+            writer.finish()?;
+        } else {
+            let properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
+            let properties = Some(properties.build());
+            let mut writer = ArrowWriter::try_new(&mut bytes, schema, properties)?;
+            for batch in &self.batches {
+                writer.write(batch)?;
+            }
+            writer.close()?;
+        }
+        Ok(bytes)
+    }
+}
+
+fn exact(columns: &[Column], batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let mut arrays = Vec::with_capacity(columns.len());
+    let mut fields = Vec::with_capacity(columns.len());
+    let schema = batch.schema();
+    for ((column, array), field) in columns_of(columns, batch).zip(schema.fields()) {
+        let array = widened(&column.shape, array)?;
+        // What the field says beside its type stays: that it is a UUID, or JSON.
+        fields.push(
+            Field::new(&column.name, array.data_type().clone(), true)
+                .with_metadata(field.metadata().clone()),
+        );
+        arrays.push(array);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
+}
+
+/// The same values, with integers of 128 bits in a type that holds them.
+fn widened(shape: &Shape, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let inside = |shape: &Shape, array: &ArrayRef, field: &FieldRef| {
+        let array = widened(shape, array)?;
+        let field = Arc::new(field.as_ref().clone().with_data_type(array.data_type().clone()));
+        Ok::<_, ArrowError>((array, field))
+    };
+    Ok(match shape {
+        Shape::Huge | Shape::UnsignedHuge => {
+            let Some(integers) = array.as_primitive_opt::<Decimal128Type>() else {
+                return Ok(Arc::clone(array));
+            };
+            let signed = *shape == Shape::Huge;
+            let wide = |bits: i128| match signed {
+                true => i256::from_i128(bits),
+                false => i256::from_parts(bits.cast_unsigned(), 0),
+            };
+            let integers: Decimal256Array = integers.iter().map(|bits| bits.map(wide)).collect();
+            Arc::new(integers.with_precision_and_scale(DIGITS, 0)?)
+        }
+        Shape::List(of) => {
+            let Some(lists) = array.as_list_opt::<i32>() else { return Ok(Arc::clone(array)) };
+            let arrow::datatypes::DataType::List(field) = array.data_type() else {
+                return Ok(Arc::clone(array));
+            };
+            let (values, field) = inside(of, lists.values(), field)?;
+            let nulls = lists.nulls().cloned();
+            Arc::new(ListArray::try_new(field, lists.offsets().clone(), values, nulls)?)
+        }
+        Shape::Struct(fields) => {
+            let Some(structs) = array.as_struct_opt() else { return Ok(Arc::clone(array)) };
+            Arc::new(widened_struct(fields.iter().map(|(_, shape)| shape), structs)?)
+        }
+        Shape::Map(keys, values) => {
+            let Some(maps) = array.as_map_opt() else { return Ok(Arc::clone(array)) };
+            let shapes = [keys.as_ref(), values.as_ref()];
+            let entries = widened_struct(shapes.into_iter(), maps.entries())?;
+            let field = Field::new("entries", entries.data_type().clone(), false);
+            let (offsets, nulls) = (maps.offsets().clone(), maps.nulls().cloned());
+            Arc::new(MapArray::try_new(Arc::new(field), offsets, entries, nulls, false)?)
+        }
+        _ => Arc::clone(array),
+    })
+}
+
+fn widened_struct<'a>(
+    shapes: impl Iterator<Item = &'a Shape>,
+    structs: &StructArray,
+) -> Result<StructArray, ArrowError> {
+    let mut arrays = Vec::new();
+    let mut fields = Vec::new();
+    for ((shape, array), field) in shapes.zip(structs.columns()).zip(structs.fields()) {
+        let array = widened(shape, array)?;
+        fields.push(field.as_ref().clone().with_data_type(array.data_type().clone()));
+        arrays.push(array);
+    }
+    let nulls: Option<NullBuffer> = structs.nulls().cloned();
+    StructArray::try_new_with_length(Fields::from(fields), arrays, nulls, structs.len())
+}

@@ -1,0 +1,347 @@
+//! Answers in JSON.
+
+use arrow::array::{Array, AsArray};
+use arrow::record_batch::RecordBatch;
+
+use super::shape::Shape;
+use super::{AnswerError, Column, columns_of, is_null, text, within};
+use crate::tables::query::Numbers;
+
+/// The greatest integer that every reader of JSON keeps, in magnitude.
+const LARGEST_NUMBER: u128 = (1 << 53) - 1;
+/// Digits of a decimal that every reader of JSON keeps.
+const MOST_DIGITS: u32 = 15;
+
+/// An array with an object per row.
+pub struct Rows {
+    bytes: Vec<u8>,
+    /// `"name":` of each column, as JSON.
+    keys: Vec<Vec<u8>>,
+    numbers: Numbers,
+}
+
+/// An object with an array per column.
+pub struct Columns {
+    arrays: Vec<Vec<u8>>,
+    keys: Vec<Vec<u8>>,
+    numbers: Numbers,
+}
+
+fn keys(columns: &[Column]) -> Vec<Vec<u8>> {
+    let key = |column: &Column| {
+        let mut key = Vec::new();
+        quoted(&column.name, &mut key);
+        key.push(b':');
+        key
+    };
+    columns.iter().map(key).collect()
+}
+
+impl Rows {
+    /// For such columns.
+    pub fn begin(columns: &[Column], numbers: Numbers) -> Self {
+        Self { bytes: vec![b'['], keys: keys(columns), numbers }
+    }
+
+    /// Takes in a batch.
+    pub fn add(
+        &mut self,
+        columns: &[Column],
+        batch: &RecordBatch,
+        most: usize,
+    ) -> Result<(), AnswerError> {
+        for at in 0..batch.num_rows() {
+            if self.bytes.len() > 1 {
+                self.bytes.push(b',');
+            }
+            self.bytes.push(b'{');
+            for (number, (column, array)) in columns_of(columns, batch).enumerate() {
+                if number > 0 {
+                    self.bytes.push(b',');
+                }
+                self.bytes.extend_from_slice(&self.keys[number]);
+                value(&column.shape, array, at, self.numbers, &mut self.bytes);
+            }
+            self.bytes.push(b'}');
+            within(self.bytes.len() + 1, most)?;
+        }
+        Ok(())
+    }
+
+    /// The answer.
+    pub fn end(mut self) -> Vec<u8> {
+        self.bytes.push(b']');
+        self.bytes
+    }
+}
+
+impl Columns {
+    /// For such columns.
+    pub fn begin(columns: &[Column], numbers: Numbers) -> Self {
+        Self { arrays: vec![Vec::new(); columns.len()], keys: keys(columns), numbers }
+    }
+
+    /// Takes in a batch.
+    pub fn add(
+        &mut self,
+        columns: &[Column],
+        batch: &RecordBatch,
+        most: usize,
+    ) -> Result<(), AnswerError> {
+        for at in 0..batch.num_rows() {
+            let mut length = 0;
+            for ((column, array), bytes) in columns_of(columns, batch).zip(&mut self.arrays) {
+                if !bytes.is_empty() {
+                    bytes.push(b',');
+                }
+                value(&column.shape, array, at, self.numbers, bytes);
+                length += bytes.len();
+            }
+            within(length, most)?;
+        }
+        Ok(())
+    }
+
+    /// The answer.
+    pub fn end(self) -> Vec<u8> {
+        let mut bytes = vec![b'{'];
+        for (number, (key, array)) in self.keys.iter().zip(&self.arrays).enumerate() {
+            if number > 0 {
+                bytes.push(b',');
+            }
+            bytes.extend_from_slice(key);
+            bytes.push(b'[');
+            bytes.extend_from_slice(array);
+            bytes.push(b']');
+        }
+        bytes.push(b'}');
+        bytes
+    }
+}
+
+/// Writes one value.
+pub fn value(shape: &Shape, array: &dyn Array, at: usize, numbers: Numbers, to: &mut Vec<u8>) {
+    if is_null(array, at) || matches!(shape, Shape::Null) {
+        return to.extend_from_slice(b"null");
+    }
+    match shape {
+        Shape::List(of) | Shape::Array(of) => {
+            let items = items(array, at);
+            return sequence(items.as_deref(), to, |items, item, to| {
+                value(of, items, item, numbers, to);
+            });
+        }
+        Shape::Map(keys, values) => return map(keys, values, array, at, numbers, to),
+        Shape::Struct(fields) => return object(fields, array, at, numbers, to),
+        Shape::Union(members) => return union(members, array, at, numbers, to),
+        Shape::Json => {
+            // What was written as JSON is; text that was called JSON by a query may not be.
+            let json = text::text(array, at).unwrap_or_default();
+            match serde_json::from_str::<&serde_json::value::RawValue>(json) {
+                Ok(_) => to.extend_from_slice(json.as_bytes()),
+                Err(_) => quoted(json, to),
+            }
+            return;
+        }
+        _ => {}
+    }
+    match plain(shape, array, at, numbers) {
+        Some((plain, Form::Bare)) => to.extend_from_slice(plain.as_bytes()),
+        Some((plain, Form::Quoted)) => quoted(&plain, to),
+        None => to.extend_from_slice(b"null"),
+    }
+}
+
+/// Whether JSON puts quotes around a plain value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A number, true or false.
+    Bare,
+    /// Anything else.
+    Quoted,
+}
+
+/// A value that has nothing inside, as text; nothing when it is of another kind.
+pub fn plain(
+    shape: &Shape,
+    array: &dyn Array,
+    at: usize,
+    numbers: Numbers,
+) -> Option<(String, Form)> {
+    let number = |text: String, fits: bool| {
+        let bare = fits && numbers == Numbers::Exact;
+        (text, if bare { Form::Bare } else { Form::Quoted })
+    };
+    let quoted = |text: String| (text, Form::Quoted);
+    Some(match shape {
+        Shape::Boolean => (array.as_boolean_opt()?.value(at).to_string(), Form::Bare),
+        Shape::Small => (text::integer(array, at)?.to_string(), Form::Bare),
+        Shape::Long | Shape::Huge => {
+            let value = text::integer(array, at)?;
+            number(value.to_string(), value.unsigned_abs() <= LARGEST_NUMBER)
+        }
+        Shape::UnsignedHuge => {
+            // All 128 bits are the number's.
+            let value = text::decimal(array, at)?.cast_unsigned();
+            number(value.to_string(), value <= LARGEST_NUMBER)
+        }
+        Shape::Decimal(scale) => {
+            let digits = text::decimal(array, at)?;
+            let fits = digits.unsigned_abs() < 10u128.pow(MOST_DIGITS);
+            number(text::point(digits, *scale), fits)
+        }
+        Shape::Float => return float(array, at),
+        Shape::Text | Shape::Enum | Shape::Json => quoted(text::text(array, at)?.to_owned()),
+        Shape::Uuid => quoted(uuid(array, at)?),
+        Shape::Bytes => quoted(hex::encode(text::bytes(array, at)?)),
+        Shape::Date => quoted(text::date(array, at)?),
+        Shape::Time => quoted(text::time(array, at)?),
+        Shape::Timestamp(units) => quoted(text::timestamp(array, at, *units, "")?),
+        Shape::Instant => quoted(text::timestamp(array, at, 1_000_000, "Z")?),
+        Shape::Interval => quoted(text::interval(array, at)?),
+        Shape::Null
+        | Shape::List(_)
+        | Shape::Array(_)
+        | Shape::Map(..)
+        | Shape::Struct(_)
+        | Shape::Union(_) => return None,
+    })
+}
+
+fn uuid(array: &dyn Array, at: usize) -> Option<String> {
+    if let Some(text) = text::text(array, at) {
+        return Some(text.to_owned());
+    }
+    let digits = hex::encode(text::bytes(array, at)?);
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits.get(part));
+    Some(parts.into_iter().collect::<Option<Vec<_>>>()?.join("-"))
+}
+
+/// The shortest digits that mean this number; what is no number is a word in quotes.
+fn float(array: &dyn Array, at: usize) -> Option<(String, Form)> {
+    use arrow::datatypes::{Float32Type, Float64Type};
+    let (value, text) = match array.as_primitive_opt::<Float64Type>() {
+        Some(array) => (array.value(at), serde_json::to_string(&array.value(at)).ok()?),
+        None => {
+            let value = array.as_primitive_opt::<Float32Type>()?.value(at);
+            (f64::from(value), serde_json::to_string(&value).ok()?)
+        }
+    };
+    Some(if value.is_nan() {
+        ("NaN".to_owned(), Form::Quoted)
+    } else if value.is_infinite() {
+        (if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(), Form::Quoted)
+    } else {
+        (text, Form::Bare)
+    })
+}
+
+/// The values inside a list.
+fn items(array: &dyn Array, at: usize) -> Option<arrow::array::ArrayRef> {
+    if let Some(lists) = array.as_list_opt::<i32>() {
+        return Some(lists.value(at));
+    }
+    if let Some(lists) = array.as_list_opt::<i64>() {
+        return Some(lists.value(at));
+    }
+    Some(array.as_fixed_size_list_opt()?.value(at))
+}
+
+fn sequence(
+    items: Option<&dyn Array>,
+    to: &mut Vec<u8>,
+    mut write: impl FnMut(&dyn Array, usize, &mut Vec<u8>),
+) {
+    let Some(items) = items else { return to.extend_from_slice(b"null") };
+    to.push(b'[');
+    for item in 0..items.len() {
+        if item > 0 {
+            to.push(b',');
+        }
+        write(items, item, to);
+    }
+    to.push(b']');
+}
+
+fn object(
+    fields: &[(String, Shape)],
+    array: &dyn Array,
+    at: usize,
+    numbers: Numbers,
+    to: &mut Vec<u8>,
+) {
+    let Some(columns) = array.as_struct_opt() else { return to.extend_from_slice(b"null") };
+    to.push(b'{');
+    for (number, ((name, shape), column)) in fields.iter().zip(columns.columns()).enumerate() {
+        if number > 0 {
+            to.push(b',');
+        }
+        // A struct of DuckDB without names has empty ones.
+        match name.is_empty() {
+            true => quoted(&number.to_string(), to),
+            false => quoted(name, to),
+        }
+        to.push(b':');
+        value(shape, column, at, numbers, to);
+    }
+    to.push(b'}');
+}
+
+fn map(
+    keys: &Shape,
+    values: &Shape,
+    array: &dyn Array,
+    at: usize,
+    numbers: Numbers,
+    to: &mut Vec<u8>,
+) {
+    let Some(maps) = array.as_map_opt() else { return to.extend_from_slice(b"null") };
+    let entries = maps.value(at);
+    let (names, items) = (entries.column(0), entries.column(1));
+    to.push(b'{');
+    for entry in 0..entries.len() {
+        if entry > 0 {
+            to.push(b',');
+        }
+        key(keys, names, entry, to);
+        to.push(b':');
+        value(values, items, entry, numbers, to);
+    }
+    to.push(b'}');
+}
+
+/// A key is text: a plain value as it is, anything else as the text of its JSON.
+fn key(shape: &Shape, array: &dyn Array, at: usize, to: &mut Vec<u8>) {
+    match plain(shape, array, at, Numbers::Exact) {
+        Some((plain, _)) => quoted(&plain, to),
+        None => {
+            let mut json = Vec::new();
+            value(shape, array, at, Numbers::Exact, &mut json);
+            quoted(&String::from_utf8_lossy(&json), to);
+        }
+    }
+}
+
+/// The value alone: which of the possible ones it is, is told by the type.
+fn union(
+    members: &[(String, Shape)],
+    array: &dyn Array,
+    at: usize,
+    numbers: Numbers,
+    to: &mut Vec<u8>,
+) {
+    let Some(unions) = array.as_union_opt() else { return to.extend_from_slice(b"null") };
+    let member = unions.type_id(at);
+    let shape = usize::try_from(member).ok().and_then(|member| members.get(member));
+    match shape {
+        Some((_, shape)) => {
+            value(shape, unions.child(member), unions.value_offset(at), numbers, to);
+        }
+        None => to.extend_from_slice(b"null"),
+    }
+}
+
+fn quoted(text: &str, to: &mut Vec<u8>) {
+    // Writing to memory does not fail, and text always has a form.
+    let _ = serde_json::to_writer(to, text);
+}

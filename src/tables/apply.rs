@@ -1,0 +1,193 @@
+//! Hands changes to a worker: rows packed in columns on this side, appended on the other, several frames on
+//! their way at a time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use arrow::ipc::writer::StreamWriter;
+use stellar_xdr::ScVal;
+
+use super::owners::Slot;
+use super::process::{Asked, NoReply, Worker};
+use super::wire::{Definition, Reply, Request};
+use super::{Change, PATIENCE, Row, TablesError, encode, names};
+use crate::domain::ProgramId;
+
+/// Rows of a frame.
+const MOST_ROWS: usize = 32_768;
+/// Bytes of a frame, about.
+const MOST_BYTES: usize = 8 << 20;
+/// Frames that are on their way while the next one is packed.
+const ON_THEIR_WAY: usize = 3;
+/// Bytes of a row beside its values, about.
+const BESIDE_VALUES: usize = 256;
+
+/// Makes changes, all of them or none.
+pub(super) fn apply(slot: &Slot, changes: Vec<Change>) -> Result<(), TablesError> {
+    let _changing = slot.changing.lock();
+    let worker = slot.running()?;
+    let (programs, watermarks, commit) = {
+        let state = slot.state.lock();
+        (state.programs.clone(), state.watermarks.clone(), state.commit + 1)
+    };
+    let mut attempt =
+        Attempt { slot, worker: &worker, programs, watermarks, sent: VecDeque::new() };
+    let done = attempt.make(changes, commit);
+    if let Err(error) = done {
+        // Forgotten, unless the worker is gone, which forgets as well.
+        let _ = worker.tell(&Request::Abort);
+        return Err(error);
+    }
+    let Attempt { programs, watermarks, .. } = attempt;
+    {
+        let mut state = slot.state.lock();
+        (state.programs, state.watermarks, state.commit) = (programs, watermarks, commit);
+    }
+    slot.directory.acknowledge(commit).map_err(|error| slot.unusable(error))
+}
+
+/// Changes that are being made.
+struct Attempt<'a> {
+    slot: &'a Slot,
+    worker: &'a Arc<Worker>,
+    /// As they will be.
+    programs: BTreeMap<ProgramId, Definition>,
+    watermarks: BTreeMap<ProgramId, u64>,
+    /// Frames of rows that are on their way.
+    sent: VecDeque<Asked<'a>>,
+}
+
+impl Attempt<'_> {
+    fn make(&mut self, changes: Vec<Change>, commit: u64) -> Result<(), TablesError> {
+        self.tell(&Request::Begin)?;
+        for change in changes {
+            match change {
+                Change::Program { id, project, own, schema } => {
+                    let definition = Definition { program: id, project, own, schema };
+                    self.tell(&Request::Define(definition.clone()))?;
+                    self.watermarks.entry(id).or_insert(0);
+                    self.programs.insert(id, definition);
+                }
+                Change::Rows { program, after, up_to, rows } => {
+                    self.rows(program, after, up_to, &rows)?;
+                }
+                Change::Drop { program } => {
+                    self.tell(&Request::Drop { program })?;
+                    self.watermarks.remove(&program);
+                    self.programs.remove(&program);
+                }
+            }
+        }
+        while let Some(asked) = self.sent.pop_front() {
+            self.taken_in(&asked)?;
+        }
+        let watermarks = self.watermarks.clone();
+        let asked = self.ask(&Request::Commit { commit, watermarks }, &[])?;
+        match self.next(&asked)? {
+            Reply::Committed => Ok(()),
+            reply => Err(self.slot.failed(self.worker, reply)),
+        }
+    }
+
+    fn rows(
+        &mut self,
+        program: ProgramId,
+        after: u64,
+        up_to: u64,
+        rows: &[Row],
+    ) -> Result<(), TablesError> {
+        let unknown = || TablesError::UnknownProgram(program);
+        let watermark = self.watermarks.get_mut(&program).ok_or_else(unknown)?;
+        if *watermark != after || up_to < after {
+            let watermark = *watermark;
+            return Err(TablesError::OutOfStep { program, watermark, after });
+        }
+        *watermark = up_to;
+        let schema = self.programs.get(&program).ok_or_else(unknown)?.schema.clone();
+        let mut of_targets: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+        for row in rows {
+            of_targets.entry(&row.emit.target).or_default().push(row);
+        }
+        for (target, rows) in of_targets {
+            let table = schema
+                .table(target)
+                .ok_or_else(|| TablesError::UnknownTarget { program, target: target.to_owned() })?;
+            for rows in frames(&rows) {
+                let batch = encode::record_batch(table, rows)?;
+                let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
+                writer.write(&batch)?;
+                let body = writer.into_inner()?;
+                let table = names::table(program, &table.target);
+                let asked = self.ask(&Request::Append { table }, &body)?;
+                self.sent.push_back(asked);
+                if self.sent.len() > ON_THEIR_WAY
+                    && let Some(asked) = self.sent.pop_front()
+                {
+                    self.taken_in(&asked)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a frame was taken in. Whether its rows fit is told at the end.
+    fn taken_in(&self, asked: &Asked<'_>) -> Result<(), TablesError> {
+        match self.next(asked)? {
+            Reply::Appended => Ok(()),
+            reply => Err(self.slot.failed(self.worker, reply)),
+        }
+    }
+
+    fn next(&self, asked: &Asked<'_>) -> Result<Reply, TablesError> {
+        let answer = asked.next(PATIENCE);
+        answer.map(|(reply, _)| reply).map_err(|_| self.slot.lost(self.worker))
+    }
+}
+
+impl<'a> Attempt<'a> {
+    fn ask(&self, request: &Request, body: &[u8]) -> Result<Asked<'a>, TablesError> {
+        let worker: &'a Worker = self.worker;
+        worker.ask(request, body).map_err(|_| self.slot.lost(self.worker))
+    }
+
+    fn tell(&self, request: &Request) -> Result<(), TablesError> {
+        let told = self.worker.tell(request);
+        told.map_err(|_: NoReply| self.slot.lost(self.worker))
+    }
+}
+
+/// Rows in parts that are neither too many nor too long.
+fn frames<'a, 'b>(rows: &'b [&'a Row]) -> impl Iterator<Item = &'b [&'a Row]> {
+    let mut rest = rows;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |row: &&&Row| {
+            bytes += BESIDE_VALUES + weight(row);
+            bytes <= MOST_BYTES
+        };
+        let length = rest.iter().take(MOST_ROWS).take_while(fits).count();
+        // A row that is longer than all of them goes alone.
+        let (part, after) = rest.split_at(length.max(1).min(rest.len()));
+        rest = after;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+fn weight(row: &Row) -> usize {
+    row.emit.fields.iter().map(|entry| value_weight(&entry.val)).sum()
+}
+
+fn value_weight(value: &ScVal) -> usize {
+    match value {
+        ScVal::Bytes(bytes) => bytes.len(),
+        ScVal::String(text) => text.len(),
+        ScVal::Vec(Some(values)) => values.iter().map(value_weight).sum::<usize>() + 16,
+        ScVal::Map(Some(map)) => {
+            let entry = |entry: &stellar_xdr::ScMapEntry| {
+                value_weight(&entry.key) + value_weight(&entry.val)
+            };
+            map.iter().map(entry).sum::<usize>() + 16
+        }
+        _ => 32,
+    }
+}

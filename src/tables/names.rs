@@ -1,0 +1,137 @@
+//! Names: of tables and views, of what every table has, how a struct's name becomes a table's, and how
+//! a name is written in SQL.
+
+use crate::domain::ProgramId;
+
+/// The schema of all tables, in which unqualified names are looked for.
+pub const SCHEMA: &str = "retroshade";
+/// Characters of a target.
+pub const LONGEST_TARGET: usize = 63;
+
+/// The contract in whose frame the emit was made.
+pub const CONTRACT_ID: &str = "contract_id";
+/// Hash of the transaction.
+pub const TRANSACTION: &str = "transaction";
+/// Identifies the row.
+pub const EVENT_ID: &str = "_service_event_id";
+/// The ledger.
+pub const LEDGER: &str = "_ledger";
+/// When the ledger was closed.
+pub const CLOSED_AT: &str = "_ledger_closed_at";
+
+/// Columns that every table has, after those of the program, with their types in SQL.
+pub const INJECTED: [(&str, &str); 5] = [
+    (CONTRACT_ID, "VARCHAR"),
+    (TRANSACTION, "VARCHAR"),
+    (EVENT_ID, "VARCHAR"),
+    (LEDGER, "BIGINT"),
+    (CLOSED_AT, "TIMESTAMP"),
+];
+
+/// The table of a program's target.
+pub fn table(program: ProgramId, target: &str) -> String {
+    format!("program_{program}_{target}")
+}
+
+/// The view that follows a project.
+pub fn view(project: &str, target: &str) -> String {
+    format!("{project}_{target}")
+}
+
+/// A name as SQL reads it, whatever is in it.
+pub fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// How two names are the same to SQL: letters of the alphabet in either case.
+pub fn folded(name: &str) -> String {
+    name.to_ascii_lowercase()
+}
+
+/// Whether SQL can call something so.
+pub fn is_usable(name: &str) -> bool {
+    !name.is_empty() && !name.contains('\0')
+}
+
+/// Text of a name or a string that need not be UTF-8: other bytes become `\xNN`.
+pub fn text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+/// What a struct's name may be called as a target: as the derive macro of `retroshade-sdk` 0.1 does it
+/// (a digit begins a word), and as other tools do (it does not).
+pub fn snake_cases(name: &str) -> Vec<String> {
+    let mut names = vec![snake_case(name, true), snake_case(name, false)];
+    names.dedup();
+    names
+}
+
+fn snake_case(name: &str, digits_are_words: bool) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    let mut words = String::with_capacity(name.len() + 4);
+    for (i, &letter) in letters.iter().enumerate() {
+        let before = i.checked_sub(1).map(|before| letters[before]);
+        let after = letters.get(i + 1).copied();
+        if matches!(letter, '_' | '-' | ' ') {
+            end_word(&mut words);
+            continue;
+        }
+        if before.is_some_and(|before| begins_word(before, letter, after, digits_are_words)) {
+            end_word(&mut words);
+        }
+        words.extend(letter.to_lowercase());
+    }
+    words.trim_matches('_').to_owned()
+}
+
+fn end_word(words: &mut String) {
+    if !words.is_empty() && !words.ends_with('_') {
+        words.push('_');
+    }
+}
+
+fn begins_word(before: char, letter: char, after: Option<char>, digits_are_words: bool) -> bool {
+    let digit = char::is_ascii_digit;
+    let hump = before.is_lowercase() && letter.is_uppercase();
+    // The last capital of several begins the word that follows: `NFTMint`.
+    let acronym = before.is_uppercase()
+        && letter.is_uppercase()
+        && after.is_some_and(|after| after.is_lowercase());
+    let number =
+        (digit(&before) && letter.is_alphabetic()) || (before.is_alphabetic() && digit(&letter));
+    let after_number = digit(&before) && letter.is_uppercase();
+    hump || acronym || if digits_are_words { number } else { after_number }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_structs_become_targets() {
+        for (name, targets) in [
+            ("LiquidityEvent", &["liquidity_event"][..]),
+            ("NFTMint", &["nft_mint"]),
+            ("Event2", &["event_2", "event2"]),
+            ("U128Test", &["u_128_test", "u128_test"]),
+            ("already_snake", &["already_snake"]),
+            ("V2Swap", &["v_2_swap", "v2_swap"]),
+            ("A", &["a"]),
+        ] {
+            assert_eq!(snake_cases(name), targets, "{name}");
+        }
+    }
+
+    #[test]
+    fn any_name_can_be_quoted_and_any_bytes_are_text() {
+        assert_eq!(quoted("a\"b"), "\"a\"\"b\"");
+        assert_eq!(text(b"gr\xc3\xbc\xff\xc3!"), "grü\\xff\\xc3!");
+    }
+}

@@ -1,0 +1,313 @@
+//! The tables of a program and how they grow: a function of what was deployed and of the runs that
+//! were admitted since, in their order. Knows neither where rows are kept nor SQL beyond names.
+//!
+//! The rules of growth: a new target is a new table; a new field is a new nullable column after the
+//! others; a missing field is null; a value that its column does not hold makes the column wider where
+//! nothing is lost by it (`types`), and fails the run otherwise. Nothing ever narrows or disappears.
+
+use serde::{Deserialize, Serialize};
+use stellar_xdr::ScSpecEntry;
+
+use super::names;
+use super::spec::Spec;
+use super::types::Field;
+use super::values::{self, Misfit};
+use crate::domain::Emit;
+
+/// How large a table may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchemaLimits {
+    /// Columns of a table, without those that every table has.
+    pub columns: usize,
+    /// Lists, maps and structs inside each other, in one column.
+    pub depth: usize,
+}
+
+impl Default for SchemaLimits {
+    fn default() -> Self {
+        Self { columns: 100, depth: 8 }
+    }
+}
+
+/// The tables of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ProgramSchema {
+    /// In the order in which they came to be.
+    tables: Vec<TableSchema>,
+    /// What the specification says of structs that have not been emitted.
+    structs: Vec<TableSchema>,
+}
+
+/// A table of a program, without the columns that every table has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSchema {
+    /// The target in lower case, which is the last part of the table's name.
+    pub target: String,
+    /// The target as the program spells it.
+    spelling: String,
+    /// The program's columns, in the order in which they came to be.
+    pub columns: Vec<Field>,
+}
+
+/// Why a program has no such tables, or a run cannot be admitted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// The target is no name of a table.
+    #[error(
+        "'{0}' cannot be the name of a table: use letters, digits and _, at most {most} characters",
+        most = names::LONGEST_TARGET
+    )]
+    Target(String),
+    /// Two targets that differ in case only.
+    #[error("the targets '{0}' and '{1}' are the same table: rename one")]
+    Targets(String, String),
+    /// A field with the name of a column that every table has.
+    #[error("'{target}' has a field '{name}', which every table has already: rename it")]
+    Injected {
+        /// The target.
+        target: String,
+        /// The field.
+        name: String,
+    },
+    /// Two fields that differ in case only.
+    #[error("the fields '{one}' and '{other}' of '{target}' are the same column: rename one")]
+    Fields {
+        /// The target.
+        target: String,
+        /// One of them.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// A field whose name cannot be that of a column.
+    #[error("'{target}' has a field that is no symbol or whose name is empty: {got}")]
+    FieldName {
+        /// The target.
+        target: String,
+        /// What is there.
+        got: String,
+    },
+    /// Too many columns.
+    #[error("'{target}' has {columns} columns; a table may have {most}")]
+    Columns {
+        /// The target.
+        target: String,
+        /// How many it has.
+        columns: usize,
+        /// How many it may have.
+        most: usize,
+    },
+    /// Too deep a value or type.
+    #[error("column '{column}' of '{target}' is nested {depth} deep; a column may be {most} deep")]
+    Depth {
+        /// The target.
+        target: String,
+        /// The column.
+        column: String,
+        /// How deep it is.
+        depth: usize,
+        /// How deep it may be.
+        most: usize,
+    },
+    /// A value that its column does not hold and cannot come to hold.
+    #[error("column '{column}' of '{target}' expected {expected} and got {got}")]
+    Type {
+        /// The target.
+        target: String,
+        /// The column, and the way inside it.
+        column: String,
+        /// What it holds.
+        expected: String,
+        /// What came.
+        got: String,
+    },
+}
+
+impl ProgramSchema {
+    /// The tables that are known when a program is deployed: structs of its specification whose name, in
+    /// the form of a target, occurs in the module's data segments. The others are remembered, in case
+    /// they are emitted after all: a short name need not be in a data segment.
+    ///
+    /// # Errors
+    /// When such a table could not hold what its struct says.
+    pub fn from_spec<'a>(
+        entries: &[ScSpecEntry],
+        segments: impl IntoIterator<Item = &'a [u8]>,
+        limits: SchemaLimits,
+    ) -> Result<Self, SchemaError> {
+        let spec = Spec::new(entries);
+        let segments: Vec<&[u8]> = segments.into_iter().collect();
+        let mut schema = Self::default();
+        let mut others = Vec::new();
+        for definition in spec.structs() {
+            let targets = names::snake_cases(&names::text(definition.name.as_slice()));
+            match targets.iter().find(|target| occurs(target, &segments)) {
+                Some(target) => {
+                    schema.add(TableSchema::new(target, spec.fields(definition), limits)?)?;
+                }
+                None => others.push((definition, targets)),
+            }
+        }
+        for (definition, targets) in others {
+            // What is wrong with such a struct matters once it is emitted.
+            let columns = spec.fields(definition);
+            schema.structs.extend(targets.into_iter().map(|spelling| {
+                let target = names::folded(&spelling);
+                TableSchema { target, spelling, columns: columns.clone() }
+            }));
+        }
+        Ok(schema)
+    }
+
+    /// The tables, in the order in which they came to be.
+    pub fn tables(&self) -> &[TableSchema] {
+        &self.tables
+    }
+
+    /// The table that an emit goes to.
+    pub fn table(&self, target: &str) -> Option<&TableSchema> {
+        self.tables.iter().find(|table| table.spelling == target)
+    }
+
+    /// What the tables are with these emits of one run: none when they hold them as they are.
+    ///
+    /// # Errors
+    /// When they do not go together. Then nothing of the run may be kept.
+    pub fn admit(&self, emits: &[Emit], limits: SchemaLimits) -> Result<Option<Self>, SchemaError> {
+        let mut grown: Option<Self> = None;
+        for emit in emits {
+            let schema = grown.as_ref().unwrap_or(self);
+            let table = schema.table(&emit.target);
+            if let Some(table) = table
+                && table.holds(emit, limits)
+            {
+                continue;
+            }
+            grown.get_or_insert_with(|| self.clone()).take_in(emit, limits)?;
+        }
+        Ok(grown)
+    }
+
+    fn take_in(&mut self, emit: &Emit, limits: SchemaLimits) -> Result<(), SchemaError> {
+        let at = self.tables.iter().position(|table| table.spelling == emit.target);
+        let at = match at {
+            Some(at) => at,
+            None => {
+                let known = self.structs.iter().find(|table| table.spelling == emit.target);
+                let columns = known.map(|table| table.columns.clone()).unwrap_or_default();
+                self.add(TableSchema::new(&emit.target, columns, limits)?)?;
+                self.tables.len() - 1
+            }
+        };
+        self.tables[at].take_in(emit, limits)
+    }
+
+    fn add(&mut self, table: TableSchema) -> Result<(), SchemaError> {
+        match self.tables.iter().find(|other| other.target == table.target) {
+            Some(other) => Err(SchemaError::Targets(other.spelling.clone(), table.spelling)),
+            None => {
+                self.tables.push(table);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl TableSchema {
+    fn new(spelling: &str, columns: Vec<Field>, limits: SchemaLimits) -> Result<Self, SchemaError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let fits = (1..=names::LONGEST_TARGET).contains(&spelling.len());
+        if !fits || !spelling.chars().all(allowed) {
+            return Err(SchemaError::Target(spelling.to_owned()));
+        }
+        let spelling = spelling.to_owned();
+        let mut table = Self { target: names::folded(&spelling), spelling, columns: Vec::new() };
+        for column in columns {
+            table.check_depth(&column.name, column.kind.depth(), limits)?;
+            table.add(column, limits)?;
+        }
+        Ok(table)
+    }
+
+    fn holds(&self, emit: &Emit, limits: SchemaLimits) -> bool {
+        emit.fields.iter().all(|entry| {
+            let column = self.columns.iter().find(|column| values::is_named(entry, &column.name));
+            column.is_some_and(|column| column.kind.holds(&entry.val))
+                && values::depth(&entry.val) <= limits.depth
+        })
+    }
+
+    fn take_in(&mut self, emit: &Emit, limits: SchemaLimits) -> Result<(), SchemaError> {
+        for entry in emit.fields.iter() {
+            let name = match &entry.key {
+                stellar_xdr::ScVal::Symbol(symbol) => names::text(symbol.0.as_slice()),
+                other => return Err(self.no_name(values::plain(other))),
+            };
+            // Deep values are looked at no further.
+            self.check_depth(&name, values::depth(&entry.val), limits)?;
+            match self.columns.iter().position(|column| column.name == name) {
+                None => self.add(Field { kind: values::infer(&entry.val), name }, limits)?,
+                Some(at) => {
+                    let kind = self.columns[at].kind.widened(&entry.val);
+                    self.columns[at].kind = kind.map_err(|misfit| self.misfit(&name, misfit))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, column: Field, limits: SchemaLimits) -> Result<(), SchemaError> {
+        let target = self.spelling.clone();
+        let name = names::folded(&column.name);
+        if !names::is_usable(&name) {
+            return Err(self.no_name(format!("'{}'", column.name.escape_default())));
+        }
+        if names::INJECTED.iter().any(|(injected, _)| *injected == name) {
+            return Err(SchemaError::Injected { target, name: column.name });
+        }
+        if let Some(other) = self.columns.iter().find(|it| names::folded(&it.name) == name) {
+            let one = other.name.clone();
+            return Err(SchemaError::Fields { target, one, other: column.name });
+        }
+        if self.columns.len() == limits.columns {
+            let (columns, most) = (limits.columns + 1, limits.columns);
+            return Err(SchemaError::Columns { target, columns, most });
+        }
+        self.columns.push(column);
+        Ok(())
+    }
+
+    fn check_depth(
+        &self,
+        column: &str,
+        depth: usize,
+        limits: SchemaLimits,
+    ) -> Result<(), SchemaError> {
+        if depth <= limits.depth {
+            return Ok(());
+        }
+        let (target, column) = (self.spelling.clone(), column.to_owned());
+        Err(SchemaError::Depth { target, column, depth, most: limits.depth })
+    }
+
+    fn no_name(&self, got: String) -> SchemaError {
+        SchemaError::FieldName { target: self.spelling.clone(), got }
+    }
+
+    fn misfit(&self, name: &str, misfit: Misfit) -> SchemaError {
+        let Misfit { path, expected, got } = misfit;
+        let target = self.spelling.clone();
+        SchemaError::Type { target, column: format!("{name}{path}"), expected, got }
+    }
+}
+
+/// Whether a name is in one of the segments: the compiler puts texts beside each other there, with
+/// nothing between them.
+fn occurs(name: &str, segments: &[&[u8]]) -> bool {
+    let name = name.as_bytes();
+    !name.is_empty()
+        && segments.iter().any(|segment| segment.windows(name.len()).any(|window| window == name))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Types of columns: how each is called in SQL, and which holds the values of two others without
+//! losing anything. Knows no values.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::names;
+
+/// Type of a column, or of what is inside one. Every value may be null.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ColumnType {
+    /// Nothing but null was seen so far, or nothing at all inside an empty list. Any other type holds
+    /// it.
+    Unknown,
+    /// True or false.
+    Boolean,
+    /// 32 bits without a sign; also an integer enum.
+    UInt32,
+    /// 32 bits with a sign.
+    Int32,
+    /// 64 bits without a sign; also a timepoint and a duration, in seconds.
+    UInt64,
+    /// 64 bits with a sign.
+    Int64,
+    /// 128 bits without a sign.
+    UInt128,
+    /// 128 bits with a sign.
+    Int128,
+    /// Wider than any integer of SQL: 256 bits, as decimal digits.
+    Digits,
+    /// Text; also a strkey.
+    Text,
+    /// Bytes.
+    Bytes,
+    /// Values of one type, in order.
+    List(Box<ColumnType>),
+    /// Values of one type under keys of one type.
+    Map(Box<ColumnType>, Box<ColumnType>),
+    /// Named values.
+    Struct(Vec<Field>),
+    /// Anything, in the tagged form of an `ScVal` (SEP-51).
+    Json,
+}
+
+/// A value with a name: of a struct, or a column.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Field {
+    /// As the program calls it.
+    pub name: String,
+    /// What it holds.
+    pub kind: ColumnType,
+}
+
+/// Bits of an integer type, and whether it has a sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Integer {
+    bits: u16,
+    signed: bool,
+}
+
+impl ColumnType {
+    /// A list of such values.
+    pub fn list(of: Self) -> Self {
+        Self::List(Box::new(of))
+    }
+
+    /// A map from such keys to such values.
+    pub fn map(keys: Self, values: Self) -> Self {
+        Self::Map(Box::new(keys), Box::new(values))
+    }
+
+    /// How many containers there are around the innermost value.
+    pub fn depth(&self) -> usize {
+        match self {
+            Self::List(of) => 1 + of.depth(),
+            Self::Map(keys, values) => 1 + keys.depth().max(values.depth()),
+            Self::Struct(fields) => {
+                1 + fields.iter().map(|field| field.kind.depth()).max().unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether there was nothing but emptiness.
+    pub fn is_blank(&self) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::List(of) => of.is_blank(),
+            Self::Map(keys, values) => keys.is_blank() && values.is_blank(),
+            _ => false,
+        }
+    }
+
+    /// The least type that holds every value of both, each as it is: integers widen, emptiness becomes
+    /// anything. None when there is none.
+    pub fn join(&self, other: &Self) -> Option<Self> {
+        if let (Some(a), Some(b)) = (self.integer(), other.integer()) {
+            return Some(a.join(b).into());
+        }
+        match (self, other) {
+            (Self::Unknown, kind) | (kind, Self::Unknown) => Some(kind.clone()),
+            (Self::List(a), Self::List(b)) => Some(Self::list(a.join(b)?)),
+            (Self::Map(a, x), Self::Map(b, y)) => Some(Self::map(a.join(b)?, x.join(y)?)),
+            (Self::Json, blank) | (blank, Self::Json) if blank.is_blank() => Some(Self::Json),
+            (a, b) if a == b => Some(a.clone()),
+            _ => None,
+        }
+    }
+
+    fn integer(&self) -> Option<Integer> {
+        let (bits, signed) = match self {
+            Self::UInt32 => (32, false),
+            Self::Int32 => (32, true),
+            Self::UInt64 => (64, false),
+            Self::Int64 => (64, true),
+            Self::UInt128 => (128, false),
+            Self::Int128 => (128, true),
+            Self::Digits => (256, true),
+            _ => return None,
+        };
+        Some(Integer { bits, signed })
+    }
+}
+
+impl Integer {
+    fn join(self, other: Self) -> Self {
+        if self.signed == other.signed {
+            return Self { bits: self.bits.max(other.bits), ..self };
+        }
+        let (signed, unsigned) = if self.signed { (self, other) } else { (other, self) };
+        Self { bits: signed.bits.max(unsigned.bits * 2), signed: true }
+    }
+}
+
+impl From<Integer> for ColumnType {
+    fn from(integer: Integer) -> Self {
+        match (integer.bits, integer.signed) {
+            (32, false) => Self::UInt32,
+            (32, true) => Self::Int32,
+            (64, false) => Self::UInt64,
+            (64, true) => Self::Int64,
+            (128, false) => Self::UInt128,
+            (128, true) => Self::Int128,
+            _ => Self::Digits,
+        }
+    }
+}
+
+/// The type's name in SQL.
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boolean => f.write_str("BOOLEAN"),
+            Self::UInt32 => f.write_str("UINTEGER"),
+            Self::Int32 => f.write_str("INTEGER"),
+            Self::UInt64 => f.write_str("UBIGINT"),
+            Self::Int64 => f.write_str("BIGINT"),
+            Self::UInt128 => f.write_str("UHUGEINT"),
+            Self::Int128 => f.write_str("HUGEINT"),
+            Self::Digits | Self::Text => f.write_str("VARCHAR"),
+            Self::Bytes => f.write_str("BLOB"),
+            Self::List(of) => write!(f, "{of}[]"),
+            Self::Map(keys, values) => write!(f, "MAP({keys}, {values})"),
+            Self::Struct(fields) => {
+                f.write_str("STRUCT(")?;
+                for (number, field) in fields.iter().enumerate() {
+                    let comma = if number > 0 { ", " } else { "" };
+                    write!(f, "{comma}{} {}", names::quoted(&field.name), field.kind)?;
+                }
+                f.write_str(")")
+            }
+            Self::Unknown | Self::Json => f.write_str("JSON"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ColumnType::*;
+    use super::*;
+
+    const SCALARS: [ColumnType; 11] =
+        [Boolean, UInt32, Int32, UInt64, Int64, UInt128, Int128, Digits, Text, Bytes, Json];
+
+    #[test]
+    fn integers_widen_to_the_least_that_holds_both() {
+        for (a, b, both) in [
+            (UInt32, Int32, Int64),
+            (UInt32, UInt64, UInt64),
+            (UInt64, Int32, Int128),
+            (UInt64, Int128, Int128),
+            (UInt32, Int64, Int64),
+            (UInt128, Int32, Digits),
+            (Int128, Digits, Digits),
+            (Int32, Int128, Int128),
+        ] {
+            assert_eq!(a.join(&b), Some(both.clone()), "{a:?} {b:?}");
+            assert_eq!(b.join(&a), Some(both), "{b:?} {a:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_number_never_changes() {
+        for a in &SCALARS {
+            assert_eq!(a.join(a), Some(a.clone()));
+            assert_eq!(a.join(&Unknown), Some(a.clone()));
+            for b in SCALARS.iter().filter(|b| *b != a) {
+                let numbers = a.integer().is_some() && b.integer().is_some();
+                assert_eq!(a.join(b).is_some(), numbers, "{a:?} {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn containers_widen_inside() {
+        let list = |of| ColumnType::list(of);
+        assert_eq!(list(UInt32).join(&list(Int128)), Some(list(Int128)));
+        assert_eq!(list(Unknown).join(&list(Text)), Some(list(Text)));
+        assert_eq!(list(Unknown).join(&Json), Some(Json));
+        assert_eq!(list(Text).join(&Json), None);
+        let map = ColumnType::map(Text, Int32);
+        assert_eq!(map.join(&ColumnType::map(Text, Int64)), Some(ColumnType::map(Text, Int64)));
+        assert_eq!(map.join(&list(Int32)), None);
+    }
+
+    #[test]
+    fn names_in_sql_are_quoted_inside_structs() {
+        let field = |name: &str, kind| Field { name: name.to_owned(), kind };
+        let kind = Struct(vec![
+            field("select", ColumnType::list(UInt128)),
+            field("a\"b", ColumnType::map(Text, Json)),
+        ]);
+        assert_eq!(kind.to_string(), r#"STRUCT("select" UHUGEINT[], "a""b" MAP(VARCHAR, JSON))"#);
+        assert_eq!(kind.depth(), 2);
+    }
+}

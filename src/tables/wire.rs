@@ -1,0 +1,224 @@
+//! What a service and its SQL worker say to each other: frames over one stream socket, each with a
+//! number, a head in JSON and a body of bytes. Both ends are the same binary, so the form has no version.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::query::{Format, Numbers};
+use super::schema::ProgramSchema;
+use crate::domain::ProgramId;
+
+/// The longest frame that is read, in bytes.
+const LONGEST: usize = 256 << 20;
+
+/// What the worker is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// The first: how to run, and to open the file.
+    Open(Opening),
+    /// Begins a change. The next three belong to it, and nothing is answered but `Append`.
+    Begin,
+    /// A program as it is now.
+    Define(Definition),
+    /// Rows for a table, as an Arrow IPC stream.
+    Append {
+        /// The table.
+        table: String,
+    },
+    /// A program is gone.
+    Drop {
+        /// The program.
+        program: ProgramId,
+    },
+    /// Ends the change: all of it, or nothing.
+    Commit {
+        /// Number of this change in the life of the file.
+        commit: u64,
+        /// The last row log entry of each program whose rows came.
+        watermarks: BTreeMap<ProgramId, u64>,
+    },
+    /// Forgets the change.
+    Abort,
+    /// A query.
+    Query(Question),
+    /// A digest of everything in the file.
+    Digest,
+    /// Closes the file and ends.
+    Stop,
+}
+
+/// How a worker runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Opening {
+    /// Name of the database file in the worker's directory.
+    pub file: String,
+    /// Bytes of memory that DuckDB may use.
+    pub memory: u64,
+    /// Threads that DuckDB may use.
+    pub threads: u32,
+    /// Queries at a time.
+    pub queries: usize,
+    /// Bytes that the database file may grow to.
+    pub file_bytes: u64,
+    /// Whether the process gives up what it does not need.
+    pub process_wall: bool,
+    /// Whether DuckDB is locked and statements are examined.
+    pub sql_wall: bool,
+}
+
+/// A program, for its tables and views.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Definition {
+    /// The program.
+    pub program: ProgramId,
+    /// Its project, by which its views are called.
+    pub project: String,
+    /// Whether it belongs to the owner of the file; else it is someone's public one.
+    pub own: bool,
+    /// Its tables.
+    pub schema: ProgramSchema,
+}
+
+/// A query, and how it is answered.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Question {
+    /// The statement.
+    pub sql: String,
+    /// Values of its parameters.
+    pub params: Vec<serde_json::Value>,
+    /// Rows of the longest answer.
+    pub rows: usize,
+    /// Bytes of the longest answer.
+    pub bytes: usize,
+    /// When it is interrupted, in milliseconds.
+    pub milliseconds: u64,
+    /// How integers are written.
+    pub numbers: Numbers,
+    /// What the answer is.
+    pub format: Format,
+}
+
+/// What the worker says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// It has given up what it does not need, and will open the file.
+    Ready(Confinement),
+    /// The file is open.
+    Opened {
+        /// Number of the last change.
+        commit: u64,
+        /// What is in the file.
+        programs: Vec<Definition>,
+        /// The last row log entry of each program.
+        watermarks: BTreeMap<ProgramId, u64>,
+    },
+    /// Rows are taken in; another frame of rows may come.
+    Appended,
+    /// The change is made.
+    Committed,
+    /// The answer is the body.
+    Answered,
+    /// The digest, in hexadecimal digits.
+    Digest(String),
+    /// It could not be done.
+    Failed(Failure),
+}
+
+/// What holds the process back, as far as the kernel can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confinement {
+    /// Files other than the database cannot be opened (Landlock).
+    pub files: bool,
+    /// System calls that a database does not need are refused, all that concern networks among them
+    /// (seccomp).
+    pub calls: bool,
+}
+
+/// Why something could not be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind", content = "message")]
+pub enum Failure {
+    /// The statement is not one that is answered, or fails.
+    Refused(String),
+    /// The answer is larger than allowed.
+    TooLarge(String),
+    /// It took too long.
+    TimedOut,
+    /// Another process has the file.
+    Locked(String),
+    /// The file is damaged.
+    Damaged(String),
+    /// Anything else, which may pass.
+    Unavailable(String),
+}
+
+impl Failure {
+    /// The same without the name of a directory.
+    pub fn without(&self, directory: &str) -> Self {
+        let hide = |message: &String| message.replace(&format!("{directory}/"), "");
+        match self {
+            Self::Refused(message) => Self::Refused(hide(message)),
+            Self::TooLarge(message) => Self::TooLarge(hide(message)),
+            Self::Locked(message) => Self::Locked(hide(message)),
+            Self::Damaged(message) => Self::Damaged(hide(message)),
+            Self::Unavailable(message) => Self::Unavailable(hide(message)),
+            Self::TimedOut => Self::TimedOut,
+        }
+    }
+}
+
+/// A frame as it was read.
+#[derive(Debug)]
+pub struct Frame<H> {
+    /// Number of the request; the reply to it has the same.
+    pub id: u32,
+    /// What it says.
+    pub head: H,
+    /// The bytes that belong to it.
+    pub body: Vec<u8>,
+}
+
+/// Writes a frame.
+///
+/// # Errors
+/// When the other end is gone.
+pub fn write<H: Serialize>(to: &mut impl Write, id: u32, head: &H, body: &[u8]) -> io::Result<()> {
+    let head = serde_json::to_vec(head)?;
+    let too_long = |_| io::Error::other("a frame is too long");
+    let (head_length, length) = (u32::try_from(head.len()), u32::try_from(body.len() + head.len()));
+    let mut start = Vec::with_capacity(12 + head.len());
+    start.extend(length.map_err(too_long)?.to_le_bytes());
+    start.extend(id.to_le_bytes());
+    start.extend(head_length.map_err(too_long)?.to_le_bytes());
+    start.extend(head);
+    to.write_all(&start)?;
+    to.write_all(body)
+}
+
+/// Reads a frame; none at the end of the stream.
+///
+/// # Errors
+/// When the other end is gone in the middle of one, or does not speak like this.
+pub fn read<H: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<Frame<H>>> {
+    let mut start = [0; 12];
+    match from.read(&mut start)? {
+        0 => return Ok(None),
+        some => from.read_exact(&mut start[some..])?,
+    }
+    let word =
+        |at: usize| u32::from_le_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
+    let (length, id, head_length) = (word(0) as usize, word(4), word(8) as usize);
+    if length > LONGEST || head_length > length {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "no frame of a SQL worker"));
+    }
+    let mut body = vec![0; length];
+    from.read_exact(&mut body)?;
+    let head = serde_json::from_slice(&body[..head_length])?;
+    body.drain(..head_length);
+    Ok(Some(Frame { id, head, body }))
+}

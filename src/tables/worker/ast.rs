@@ -1,0 +1,124 @@
+//! Goes through a statement as DuckDB has written it down in JSON. A statement may be nested deeper than
+//! readers of JSON allow, so this one keeps its own stack; it knows no statement, only objects and their
+//! texts and numbers.
+
+use std::str::FromStr;
+
+/// The depth of the objects that are statements: inside the list of the outermost object.
+pub const STATEMENT: usize = 2;
+
+/// The members of an object that are texts or numbers.
+#[derive(Debug, Default)]
+pub struct Object {
+    /// The member of another object that this one is.
+    key: Option<String>,
+    members: Vec<(String, String)>,
+}
+
+impl Object {
+    /// Whether it is the member of that name of another object.
+    pub fn is_member(&self, name: &str) -> bool {
+        self.key.as_deref() == Some(name)
+    }
+
+    /// The member of that name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.members.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Shows every object, with the number of objects and lists around it plus its own, innermost first.
+/// False when the text is not complete JSON.
+pub fn objects(json: &str, mut see: impl FnMut(usize, &Object)) -> bool {
+    let mut open: Vec<Option<Object>> = Vec::new();
+    let mut key: Option<String> = None;
+    let mut rest = json;
+    while let Some(c) = rest.chars().next() {
+        match c {
+            '{' | '[' => {
+                let object = Object { key: key.take(), members: Vec::new() };
+                open.push((c == '{').then_some(object));
+                rest = &rest[1..];
+            }
+            '}' | ']' => {
+                let depth = open.len();
+                match open.pop() {
+                    Some(Some(object)) if c == '}' => see(depth - 1, &object),
+                    Some(None) if c == ']' => {}
+                    _ => return false,
+                }
+                rest = &rest[1..];
+            }
+            '"' => {
+                let Some((text, after)) = string(rest) else { return false };
+                let is_key = after.starts_with(':') && matches!(open.last(), Some(Some(_)));
+                rest = if is_key { &after[1..] } else { after };
+                match (is_key, open.last_mut()) {
+                    (true, _) => key = Some(text),
+                    (false, Some(Some(object))) => {
+                        let Some(key) = key.take() else { return false };
+                        object.members.push((key, text));
+                    }
+                    (false, _) => {}
+                }
+            }
+            '-' | '0'..='9' => {
+                let end = rest.find([',', '}', ']']).unwrap_or(rest.len());
+                if let (Some(Some(object)), Some(key)) = (open.last_mut(), key.take()) {
+                    object.members.push((key, rest[..end].to_owned()));
+                }
+                rest = &rest[end..];
+            }
+            _ => rest = &rest[c.len_utf8()..],
+        }
+    }
+    open.is_empty()
+}
+
+/// The text at the beginning, and what follows it.
+fn string(json: &str) -> Option<(String, &str)> {
+    let bytes = json.as_bytes();
+    let mut end = 1;
+    while *bytes.get(end)? != b'"' {
+        end += if bytes[end] == b'\\' { 2 } else { 1 };
+    }
+    let (text, rest) = json.split_at_checked(end + 1)?;
+    let value = serde_json::Value::from_str(text).ok()?;
+    Some((value.as_str()?.to_owned(), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_come_with_their_texts_and_depths() {
+        let json = r#"{"error":false,"statements":[{"node":{"type":"SELECT_NODE","q\"":"a,}\\\"{"},
+            "n":-12},{"list":["x","y"],"u":"\u00fc"}]}"#;
+        let mut seen = Vec::new();
+        assert!(objects(json, |depth, object| {
+            seen.push((depth, object.members.clone()));
+        }));
+        let own = |members: &[(&str, &str)]| -> Vec<(String, String)> {
+            members.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+        };
+        assert_eq!(
+            seen,
+            [
+                (3, own(&[("type", "SELECT_NODE"), ("q\"", "a,}\\\"{")])),
+                (STATEMENT, own(&[("n", "-12")])),
+                (STATEMENT, own(&[("u", "ü")])),
+                (0, own(&[])),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_cut_off_is_not_taken_for_complete() {
+        let json = r#"{"a":[{"b":"c"}]}"#;
+        assert!(objects(json, |_, _| {}));
+        for end in 1..json.len() {
+            assert!(!objects(&json[..end], |_, _| {}), "{}", &json[..end]);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The database file as the worker has it open: how DuckDB is set up and locked, what the file says of
+//! itself, and which of its errors mean damage.
+
+use std::collections::BTreeMap;
+
+use duckdb::{Config, Connection};
+
+use crate::domain::ProgramId;
+use crate::tables::names;
+use crate::tables::wire::{Definition, Failure, Opening};
+
+/// The schema in which the file keeps what it knows about itself.
+pub const OWN_SCHEMA: &str = "orrery";
+/// How the file is laid out. Another one is built anew.
+const LAYOUT: u32 = 1;
+
+/// An open file: a connection for changes, and connections for queries that are handed out and come back.
+pub struct Database {
+    /// Makes changes.
+    pub changes: Connection,
+    /// Answers queries, one each.
+    pub readers: Vec<Connection>,
+    /// Parses statements without seeing any data.
+    pub parser: Connection,
+}
+
+/// What the file says of itself.
+pub struct Contents {
+    /// Number of the last change.
+    pub commit: u64,
+    /// The programs.
+    pub programs: Vec<Definition>,
+    /// The last row log entry of each.
+    pub watermarks: BTreeMap<ProgramId, u64>,
+}
+
+impl Database {
+    /// Opens the file, or begins one.
+    pub fn open(opening: &Opening) -> Result<(Self, Contents), Failure> {
+        let changes = Connection::open_with_flags(&opening.file, config(opening).map_err(other)?)
+            .map_err(|error| opening_failed(&error))?;
+        prepare(&changes)?;
+        let contents = Contents::read(&changes)?;
+        let parser = Connection::open_in_memory_with_flags(config(opening).map_err(other)?);
+        let parser = parser.map_err(other)?;
+        let mut readers = Vec::with_capacity(opening.queries);
+        for _ in 0..opening.queries {
+            readers.push(changes.try_clone().map_err(other)?);
+        }
+        for connection in readers.iter().chain([&changes]) {
+            connection.execute_batch(&format!("USE {}", names::SCHEMA)).map_err(other)?;
+        }
+        if opening.sql_wall {
+            for connection in [&changes, &parser] {
+                connection.execute_batch(LOCK).map_err(other)?;
+            }
+        }
+        Ok((Self { changes, readers, parser }, contents))
+    }
+}
+
+/// Set on the open database, because some of it cannot be given before.
+const LOCK: &str = "SET autoinstall_known_extensions = false;
+    SET autoload_known_extensions = false;
+    SET allow_community_extensions = false;
+    SET allow_persistent_secrets = false;
+    SET enable_external_access = false;
+    SET lock_configuration = true;";
+
+fn config(opening: &Opening) -> duckdb::Result<Config> {
+    Config::default()
+        .with("memory_limit", format!("{}B", opening.memory))?
+        .with("threads", opening.threads.to_string())?
+        .with("temp_directory", "")?
+        .with("max_temp_directory_size", "0B")?
+        .with("preserve_insertion_order", "true")?
+        .with("allow_unsigned_extensions", "false")
+}
+
+fn prepare(connection: &Connection) -> Result<(), Failure> {
+    let own = OWN_SCHEMA;
+    let create = format!(
+        "BEGIN;
+         CREATE SCHEMA IF NOT EXISTS {schema};
+         CREATE SCHEMA IF NOT EXISTS {own};
+         CREATE TABLE IF NOT EXISTS {own}.state (layout UINTEGER, commits UBIGINT);
+         CREATE TABLE IF NOT EXISTS {own}.programs
+             (program UINTEGER, project VARCHAR, own BOOLEAN, schema VARCHAR);
+         CREATE TABLE IF NOT EXISTS {own}.watermarks (program UINTEGER, number UBIGINT);
+         INSERT INTO {own}.state SELECT {LAYOUT}, 0 WHERE NOT EXISTS (SELECT 1 FROM {own}.state);
+         COMMIT;",
+        schema = names::SCHEMA,
+    );
+    connection.execute_batch(&create).map_err(|error| opening_failed(&error))
+}
+
+impl Contents {
+    fn read(connection: &Connection) -> Result<Self, Failure> {
+        Self::rows(connection).map_err(|error| opening_failed(&error))
+    }
+
+    fn rows(connection: &Connection) -> duckdb::Result<Self> {
+        let state = format!("SELECT layout, commits FROM {OWN_SCHEMA}.state");
+        let (layout, commit): (u32, u64) =
+            connection.query_row(&state, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if layout != LAYOUT {
+            let reason = format!("the file has layout {layout}, and this is {LAYOUT}");
+            return Err(duckdb::Error::ToSqlConversionFailure(reason.into()));
+        }
+        let programs = format!(
+            "SELECT program, project, own, schema FROM {OWN_SCHEMA}.programs ORDER BY program"
+        );
+        let mut statement = connection.prepare(&programs)?;
+        let mut rows = statement.query([])?;
+        let mut programs = Vec::new();
+        while let Some(row) = rows.next()? {
+            let schema: String = row.get(3)?;
+            let unreadable = |error| duckdb::Error::ToSqlConversionFailure(Box::new(error));
+            programs.push(Definition {
+                program: ProgramId(row.get(0)?),
+                project: row.get(1)?,
+                own: row.get(2)?,
+                schema: serde_json::from_str(&schema).map_err(unreadable)?,
+            });
+        }
+        let watermarks = format!("SELECT program, number FROM {OWN_SCHEMA}.watermarks");
+        let mut statement = connection.prepare(&watermarks)?;
+        let mut rows = statement.query([])?;
+        let mut watermarks = BTreeMap::new();
+        while let Some(row) = rows.next()? {
+            watermarks.insert(ProgramId(row.get(0)?), row.get(1)?);
+        }
+        Ok(Self { commit, programs, watermarks })
+    }
+}
+
+/// What an error of DuckDB outside of queries means.
+pub fn other(error: duckdb::Error) -> Failure {
+    let message = error.to_string();
+    match is_damage(&message) {
+        true => Failure::Damaged(message),
+        false => Failure::Unavailable(message),
+    }
+}
+
+/// Whether an error says that what was read is not what was written. Statements cannot make DuckDB say
+/// so: the functions that raise errors of their own choice raise others.
+pub fn is_damage(message: &str) -> bool {
+    let io = message.starts_with("IO Error: ")
+        && ["Corrupt", "checksum", "Could not read", "end of file"]
+            .iter()
+            .any(|word| message.contains(word));
+    io || ["Data Corruption Error: ", "Serialization Error: "]
+        .iter()
+        .any(|kind| message.starts_with(kind))
+}
+
+/// While opening, an error means damage unless it says that something outside is amiss.
+fn opening_failed(error: &duckdb::Error) -> Failure {
+    let message = error.to_string();
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if says(&["Could not set lock", "Conflicting lock"]) {
+        Failure::Locked(message)
+    } else if says(&OUTSIDE) && !is_damage(&message) {
+        Failure::Unavailable(message)
+    } else {
+        Failure::Damaged(message)
+    }
+}
+
+/// Words of errors for which the file is not to blame.
+const OUTSIDE: [&str; 8] = [
+    "Permission denied",
+    "Operation not permitted",
+    "No space left",
+    "Disk quota",
+    "Too many open files",
+    "Read-only file system",
+    "Cannot allocate memory",
+    "Out of Memory",
+];

@@ -1,0 +1,156 @@
+//! Contracts that are created in the transaction that is run again: a constructor is the program's
+//! first call, and contracts that share the code but are not registered keep their own.
+
+use orrery::domain::ContractId;
+use orrery::programs::engine::{Fidelity, Invocation, Outcome};
+use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    AccountId, ContractExecutable, ContractIdPreimage, ContractIdPreimageFromAddress,
+    CreateContractArgsV2, Hash, HashIdPreimage, HashIdPreimageContractId, HostFunction,
+    Limits as XdrLimits, PublicKey, ScAddress, ScVal, Uint256, WriteXdr,
+};
+
+use crate::engine_text::{Data, env_imports, f, imports, map_of, seq, sym, u32v, vec_of};
+use crate::engine_world::{ENV_META, World, address, call, run};
+
+/// A contract that keeps what its constructor was given, and returns it.
+fn keeper(imports: &str, note: &str) -> Vec<u8> {
+    let put = f(
+        "put_contract_data",
+        &[sym("kept"), "(local.get 0)".to_owned(), "(i64.const 2)".to_owned()],
+    );
+    let get = f("get_contract_data", &[sym("kept"), "(i64.const 2)".to_owned()]);
+    wat::parse_str(format!(
+        "(module {imports} (memory (export \"memory\") 1)
+        (func (export \"__constructor\") (param i64) (result i64) (drop {put}) {note} (i64.const 2))
+        (func (export \"kept\") (result i64) {get}) {ENV_META})"
+    ))
+    .unwrap()
+}
+
+fn program() -> Vec<u8> {
+    let row = map_of(&[("value", "(local.get 0)".to_owned())]);
+    keeper(&imports(), &format!("(drop (call $emit {} {row}))", sym("made")))
+}
+
+fn created_by(deployer: ScAddress, salt: u8) -> (ContractIdPreimage, ContractId) {
+    let preimage = ContractIdPreimage::Address(ContractIdPreimageFromAddress {
+        address: deployer,
+        salt: Uint256([salt; 32]),
+    });
+    let full = HashIdPreimage::ContractId(HashIdPreimageContractId {
+        network_id: Hash([9; 32]),
+        contract_id_preimage: preimage.clone(),
+    });
+    let id = Sha256::digest(full.to_xdr(XdrLimits::none()).unwrap());
+    (preimage, ContractId(id.into()))
+}
+
+/// Runs with what the interpreter makes of it as the record, or without a record.
+fn run_again(
+    world: &World,
+    code: &[u8],
+    contracts: &[ContractId],
+    call: &Invocation,
+    recorded: bool,
+) -> Outcome {
+    let recorded = recorded.then(|| world.interpret(call).unwrap());
+    run(world, code, contracts, &Invocation { recorded, ..call.clone() }).unwrap()
+}
+
+fn rows(outcome: &Outcome) -> Vec<(ContractId, ScVal)> {
+    let emits = outcome.result.as_ref().unwrap();
+    emits.iter().map(|emit| (emit.contract, emit.fields[0].val.clone())).collect()
+}
+
+#[test]
+fn a_constructor_runs_in_the_program() {
+    let mut world = World::new();
+    let own = keeper(&env_imports(), "");
+    let hash = world.code(&own);
+    let source = AccountId(PublicKey::PublicKeyTypeEd25519(Uint256([3; 32])));
+    let (preimage, id) = created_by(ScAddress::Account(source), 1);
+    let creation = Invocation {
+        host_function: HostFunction::CreateContractV2(CreateContractArgsV2 {
+            contract_id_preimage: preimage,
+            executable: ContractExecutable::Wasm(Hash(hash.0)),
+            constructor_args: vec![ScVal::U32(77)].try_into().unwrap(),
+        }),
+        ..call(id, "kept", &[])
+    };
+    for recorded in [true, false] {
+        let outcome = run_again(&world, &program(), &[id], &creation, recorded);
+        assert!(outcome.entered);
+        assert_eq!(rows(&outcome), [(id, ScVal::U32(77))]);
+        let fidelity = if recorded { Fidelity::Exact } else { Fidelity::Unchecked };
+        assert_eq!(outcome.fidelity, fidelity);
+    }
+    // Registered is another contract.
+    let outcome = run_again(&world, &program(), &[ContractId([8; 32])], &creation, true);
+    assert!(!outcome.entered);
+}
+
+#[test]
+fn a_program_without_a_constructor_is_not_entered_by_a_creation() {
+    let mut world = World::new();
+    let own = crate::engine_world::module(
+        "(memory (export \"memory\") 1) (func (export \"kept\") (result i64) (i64.const 2))",
+    );
+    let hash = world.code(&own);
+    let source = AccountId(PublicKey::PublicKeyTypeEd25519(Uint256([3; 32])));
+    let (preimage, id) = created_by(ScAddress::Account(source), 1);
+    let creation = Invocation {
+        host_function: HostFunction::CreateContractV2(CreateContractArgsV2 {
+            contract_id_preimage: preimage,
+            executable: ContractExecutable::Wasm(Hash(hash.0)),
+            constructor_args: Default::default(),
+        }),
+        ..call(id, "kept", &[])
+    };
+    let outcome = run_again(&world, &own, &[id], &creation, true);
+    assert!(!outcome.entered);
+    assert_eq!((outcome.result, outcome.fuel), (Ok(Vec::new()), 0));
+}
+
+#[test]
+fn a_factory_makes_registered_contracts_and_others_of_the_same_code() {
+    let mut world = World::new();
+    let own = keeper(&env_imports(), "");
+    let hash = world.code(&own);
+    let mut data = Data::default();
+    let code = data.bytes(&hash.0);
+    let make = |data: &mut Data, salt: u8, value: u32| {
+        f(
+            "create_contract_with_constructor",
+            &[
+                f("get_current_contract_address", &[]),
+                code.clone(),
+                data.bytes(&[salt; 32]),
+                vec_of(&[u32v(value)]),
+            ],
+        )
+    };
+    let kept = |contract: String| f("call", &[contract, sym("kept"), f("vec_new", &[])]);
+    let body = vec_of(&[
+        kept(make(&mut data, 1, 10)),
+        kept(make(&mut data, 2, 20)),
+        kept(make(&mut data, 3, 30)),
+    ]);
+    let factory = wat::parse_str(format!(
+        "(module {} {} (func (export \"make\") (result i64) {}) {ENV_META})",
+        env_imports(),
+        data.memory(),
+        seq(&[body])
+    ))
+    .unwrap();
+    let factory = world.contract(5, &factory);
+    let ids = [1, 2, 3].map(|salt| created_by(address(factory), salt).1);
+    let making = call(factory, "make", &[]);
+
+    let outcome = run_again(&world, &program(), &[ids[0], ids[2]], &making, true);
+    assert_eq!(rows(&outcome), [(ids[0], ScVal::U32(10)), (ids[2], ScVal::U32(30))]);
+    assert_eq!(outcome.fidelity, Fidelity::Exact);
+    let outcome = run_again(&world, &program(), &[ids[1]], &making, true);
+    assert_eq!(rows(&outcome), [(ids[1], ScVal::U32(20))]);
+    assert_eq!(outcome.fidelity, Fidelity::Exact);
+}

@@ -1,0 +1,195 @@
+//! Contracts' own code in place of itself: every successful contract transaction of the recorded
+//! ledgers, run again as a program, does what the network recorded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use orrery::domain::ContractId;
+use orrery::programs::engine::{Engine, Fidelity, Limits, Program, RunError};
+use stellar_xdr::{
+    HostFunction, LedgerCloseMeta, LedgerEntryChange, LedgerEntryData, LedgerKey, ScAddress, ScVal,
+};
+
+use crate::engine_vault::{Vaults, engine};
+use crate::fixtures;
+use crate::replay::{Call, Replay, first_sequence, replay, sections};
+
+/// Differences that are known and explained: part of the case's name, part of the message, why.
+const EXPLAINED: &[(&str, &str, &str)] = &[];
+
+#[derive(Default)]
+struct Tally {
+    runs: usize,
+    exact: usize,
+    transactions: usize,
+    constructors: usize,
+    not_entered: usize,
+    unknown_state: usize,
+    differences: Vec<String>,
+}
+
+impl Tally {
+    fn visit(&mut self, engine: &Engine, name: &str, call: &Call, state: &Replay) {
+        if matches!(call.invocation.host_function, HostFunction::UploadContractWasm(_)) {
+            return;
+        }
+        let mut entered = false;
+        for (code, contracts) in contracts_of(call, state) {
+            let module = match engine.load(&code) {
+                Ok(module) => module,
+                Err(error) => panic!("{name}: {error}"),
+            };
+            let program = Program { module: &module, contracts: &contracts };
+            let outcome = match engine.run(&call.invocation, state, program, &Limits::default()) {
+                Ok(outcome) => outcome,
+                Err(RunError::StateUnavailable(_)) => {
+                    self.unknown_state += 1;
+                    continue;
+                }
+                Err(error) => panic!("{name}: {error}"),
+            };
+            if !outcome.entered {
+                self.not_entered += 1;
+                continue;
+            }
+            entered = true;
+            self.runs += 1;
+            let difference = match (outcome.result, outcome.fidelity) {
+                (Ok(_), Fidelity::Exact) => {
+                    self.exact += 1;
+                    continue;
+                }
+                (Ok(_), Fidelity::Diverged(how)) => how,
+                (Ok(_), Fidelity::Unchecked) => "nothing was recorded".to_owned(),
+                (Err(fault), _) => fault.0,
+            };
+            let (ledger, transaction) = (call.invocation.ledger, call.invocation.transaction);
+            self.differences.push(format!("{name}, ledger {ledger}, {transaction}: {difference}"));
+        }
+        if entered {
+            self.transactions += 1;
+            let creates = !matches!(call.invocation.host_function, HostFunction::InvokeContract(_));
+            self.constructors += usize::from(creates);
+        }
+    }
+
+    fn unexplained(&self) -> Vec<&String> {
+        self.differences
+            .iter()
+            .filter(|difference| {
+                !EXPLAINED.iter().any(|(name, message, _)| {
+                    difference.contains(name) && difference.contains(message)
+                })
+            })
+            .collect()
+    }
+
+    fn report(&self, of: &str) {
+        println!(
+            "{of}: {} transactions, {} of them create a contract; {} runs, {} exact; {} not entered, \
+             {} without state",
+            self.transactions,
+            self.constructors,
+            self.runs,
+            self.exact,
+            self.not_entered,
+            self.unknown_state
+        );
+        for difference in &self.differences {
+            println!("  {difference}");
+        }
+    }
+}
+
+/// Contracts with code of their own that a transaction may call or create, by their code.
+fn contracts_of(call: &Call, state: &Replay) -> BTreeMap<Vec<u8>, Vec<ContractId>> {
+    let mut contracts: BTreeMap<Vec<u8>, BTreeSet<ContractId>> = BTreeMap::new();
+    for key in &call.invocation.footprint {
+        let LedgerKey::ContractData(data) = key else { continue };
+        let (ScAddress::Contract(contract), ScVal::LedgerKeyContractInstance) =
+            (&data.contract, &data.key)
+        else {
+            continue;
+        };
+        let contract = ContractId(contract.0.0);
+        if let Some(code) = state.code_of(&contract) {
+            contracts.entry(code).or_default().insert(contract);
+        }
+    }
+    let recorded = call.invocation.recorded.iter().flat_map(|recorded| recorded.changes.iter());
+    for change in recorded {
+        let LedgerEntryChange::Created(entry) = change else { continue };
+        let LedgerEntryData::ContractData(data) = &entry.data else { continue };
+        if let (ScAddress::Contract(contract), ScVal::ContractInstance(instance)) =
+            (&data.contract, &data.val)
+            && let stellar_xdr::ContractExecutable::Wasm(hash) = &instance.executable
+            && let Some(code) = state.code(hash)
+        {
+            contracts.entry(code).or_default().insert(ContractId(contract.0.0));
+        }
+    }
+    contracts.into_iter().map(|(code, ids)| (code, ids.into_iter().collect())).collect()
+}
+
+fn go_through(engine: &Engine, tally: &mut Tally, name: &str, fixture: &fixtures::Fixture) {
+    for section in sections(&fixture.ledgers) {
+        go_through_section(engine, tally, name, &section, fixture);
+    }
+}
+
+fn go_through_section(
+    engine: &Engine,
+    tally: &mut Tally,
+    name: &str,
+    section: &[LedgerCloseMeta],
+    fixture: &fixtures::Fixture,
+) {
+    let from_genesis = first_sequence(section) == 2;
+    replay(section, &fixture.network, from_genesis, |call, state| {
+        if call.successful {
+            tally.visit(engine, name, call, state);
+        }
+    });
+}
+
+#[test]
+fn recorded_transactions_are_run_again_exactly() {
+    let Some(folder) = fixtures::folder() else { return };
+    let engine = engine();
+    let mut core = Tally::default();
+    let mut public = Tally::default();
+    for name in fixtures::files(&folder) {
+        let tally = match name.split('/').next() {
+            Some("core-tests") => &mut core,
+            Some("pubnet" | "testnet") => &mut public,
+            _ => continue,
+        };
+        if name.starts_with("pubnet/ledger-6309") {
+            continue;
+        }
+        go_through(&engine, tally, &name, &fixtures::load(&folder, &name));
+    }
+    // The twelve public ledgers that follow one another.
+    let mut chain = (63_092_982..=63_092_993)
+        .map(|sequence| fixtures::load(&folder, &format!("pubnet/ledger-{sequence}.xdr.gz")));
+    let mut together = chain.next().unwrap();
+    together.ledgers.extend(chain.flat_map(|fixture| fixture.ledgers));
+    go_through(&engine, &mut public, "pubnet", &together);
+    core.report("unit tests of the core");
+    public.report("public networks");
+
+    let local = Vaults::load().unwrap();
+    let mut tally = Tally::default();
+    local.visit(|call, state| tally.visit(&engine, "local network", call, state));
+    tally.report("local network");
+
+    let all = [&core, &public, &tally];
+    let transactions: usize = all.iter().map(|tally| tally.transactions).sum();
+    let runs: usize = all.iter().map(|tally| tally.runs).sum();
+    let exact: usize = all.iter().map(|tally| tally.exact).sum();
+    println!("together: {transactions} transactions, {runs} runs, {exact} exact");
+    assert!(exact * 1000 >= runs * 995, "{exact} of {runs} are exact");
+    let unexplained: Vec<_> = all.iter().flat_map(|tally| tally.unexplained()).collect();
+    assert!(unexplained.is_empty(), "{unexplained:#?}");
+    // As many as the recorded ledgers have of which the state before is known.
+    assert!(transactions >= 180, "{transactions}");
+}

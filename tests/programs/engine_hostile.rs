@@ -1,0 +1,508 @@
+//! Programs that mean harm, or are merely wrong: each ends within its limits, with a sentence that
+//! says what it did, and leaves the engine able to run the next one.
+
+use std::time::{Duration, Instant};
+
+use orrery::domain::ContractId;
+use orrery::programs::engine::{Limits, Outcome};
+use stellar_xdr::ScVal;
+
+use crate::engine_text::{Data, f, imports, map_of, seq, sym, u32v, val, vec_of, void, word};
+use crate::engine_world::{ENV_META, World, call, module, run_within};
+
+const SELF: u8 = 1;
+const OTHER: u8 = 2;
+
+/// Limits under which a test that uses all of them is over soon.
+fn limits() -> Limits {
+    Limits { wall: Duration::from_millis(800), ..Limits::default() }
+}
+
+struct Ran {
+    outcome: Outcome,
+    took: Duration,
+}
+
+impl Ran {
+    /// The program did wrong, in these words.
+    fn fault(&self, words: &str) -> &Self {
+        let fault = self.outcome.result.as_ref().expect_err(words);
+        assert!(fault.0.contains(words), "'{fault}' says '{words}'");
+        assert!(!fault.0.contains('\n'), "one sentence: {fault}");
+        self
+    }
+
+    fn rows(&self, count: usize) -> &Self {
+        assert_eq!(self.outcome.result.as_ref().unwrap().len(), count);
+        self
+    }
+
+    fn within(&self, most: Duration) -> &Self {
+        let slack = most / 10 + Duration::from_millis(200);
+        assert!(self.took <= most + slack, "{:?}", self.took);
+        self
+    }
+}
+
+/// Runs `test` of a module that is the program, and what calls it or is called by it.
+fn run(fields: &str) -> Ran {
+    run_with(fields, &limits(), &World::new())
+}
+
+fn run_with(fields: &str, limits: &Limits, world: &World) -> Ran {
+    let code = wat::parse_str(format!("(module {} {fields} {ENV_META})", imports())).unwrap();
+    run_code(&code, limits, world, &[])
+}
+
+fn run_code(code: &[u8], limits: &Limits, world: &World, args: &[ScVal]) -> Ran {
+    let mut world = world.clone();
+    let harmless = module(
+        "(memory (export \"memory\") 1) (func (export \"test\") (result i64) (i64.const 2))",
+    );
+    let contract = world.contract(SELF, &harmless);
+    let begun = Instant::now();
+    let outcome =
+        run_within(&world, code, &[contract], &call(contract, "test", args), limits).unwrap();
+    Ran { outcome, took: begun.elapsed() }
+}
+
+const MEMORY: &str = "(memory (export \"memory\") 1)";
+
+/// A module whose function `test` is this.
+fn test_of(body: &str) -> String {
+    format!("{MEMORY} (func (export \"test\") (result i64) {body})")
+}
+
+fn test_with(data: &Data, body: &str) -> String {
+    format!("{} (func (export \"test\") (result i64) {body})", data.memory())
+}
+
+fn emit(target: &str, fields: &str) -> String {
+    format!("(call $emit {} {fields})", sym(target))
+}
+
+#[test]
+fn loops_end_with_the_fuel_or_with_the_time() {
+    let endless = test_of("(loop (br 0)) (i64.const 2)");
+    let plenty = Limits { fuel: u64::MAX / 2, ..limits() };
+    run_with(&endless, &plenty, &World::new()).fault("more than 0.8 s").within(limits().wall);
+    let little = Limits { fuel: 10_000_000, ..limits() };
+    let ran = run_with(&endless, &little, &World::new());
+    ran.fault("more than 10000000 units of fuel").within(Duration::from_millis(300));
+    assert_eq!(ran.outcome.fuel, 10_000_000);
+
+    // A loop of cheap calls of the host.
+    let calls = test_of(&format!("(loop (drop {}) (br 0)) (i64.const 2)", f("dummy0", &[])));
+    run_with(&calls, &plenty, &World::new()).within(limits().wall);
+    // A loop in the other direction: the caller catches what stops the run, and is stopped too.
+    let caught = test_of(&format!(
+        "(drop (call $try_call {} {} {})) (loop (br 0)) (i64.const 2)",
+        f("get_current_contract_address", &[]),
+        sym("test"),
+        f("vec_new", &[])
+    ));
+    run_with(&caught, &little, &World::new()).fault("units of fuel");
+}
+
+#[test]
+fn fuel_of_nested_calls_is_counted_together() {
+    let mut world = World::new();
+    let spin = |rounds: u32| {
+        format!(
+            "(local $i i32) (loop (local.set $i (i32.add (local.get $i) (i32.const 1)))
+             (br_if 0 (i32.lt_u (local.get $i) (i32.const {rounds}))))"
+        )
+    };
+    let inner = ContractId([OTHER; 32]);
+    let mut data = Data::default();
+    let address = f("strkey_to_address", &[data.string(inner.to_string().as_bytes())]);
+    let fields = format!(
+        "{} (func (export \"test\") (result i64) {}
+            (call $call {address} {} {}))
+         (func (export \"inner\") (result i64) {} (i64.const 2))",
+        data.memory(),
+        spin(10_000),
+        sym("inner"),
+        f("vec_new", &[]),
+        spin(50_000)
+    );
+    let code = wat::parse_str(format!("(module {} {fields} {ENV_META})", imports())).unwrap();
+    let outer = world.contract(SELF, &code);
+    world.contract(inner.0[0], &code);
+    let run = |fuel: u64| {
+        let limits = Limits { fuel, ..limits() };
+        run_within(&world, &code, &[outer, inner], &call(outer, "test", &[]), &limits).unwrap()
+    };
+    let outcome = run(10_000_000);
+    assert_eq!(outcome.result, Ok(Vec::new()));
+    assert!((240_000..1_000_000).contains(&outcome.fuel), "{}", outcome.fuel);
+    assert_eq!(run(10_000_000).fuel, outcome.fuel, "the same every time");
+    assert_eq!(run(outcome.fuel).result, Ok(Vec::new()), "the limit itself passes");
+    let fault = run(outcome.fuel / 10 * 9).result.unwrap_err();
+    assert!(fault.0.contains("units of fuel"), "{fault}");
+}
+
+#[test]
+fn memory_is_bounded_for_all_instances_together() {
+    let grow =
+        |pages: u32| test_of(&format!("(drop (memory.grow (i32.const {pages}))) (i64.const 2)"));
+    run(&grow(1023)).rows(0);
+    run(&grow(1024)).fault("more than 64 MiB of memory");
+    run(&grow(u32::MAX)).within(limits().wall);
+    run(&test_of("(loop (drop (memory.grow (i32.const 1))) (br 0)) (i64.const 2)"))
+        .fault("more than 64 MiB of memory");
+    // Each instance of a recursion takes 4 MiB.
+    let recursive = format!(
+        "(memory (export \"memory\") 64) (func (export \"test\") (result i64)
+            (call $call (call $get_current_contract_address) {} (call $vec_new)))",
+        sym("test")
+    );
+    run(&recursive).fault("'call' failed with Error(Context, InvalidAction)").within(limits().wall);
+    let within = Limits { memory: 2 << 20, ..limits() };
+    run_with(&recursive, &within, &World::new()).fault("more than 2 MiB of memory");
+    // What an instance of its own module may have is bounded, too.
+    run(&test_of("(drop (memory.grow (i32.const 900))) (i64.store (i32.const 50000000) (i64.const 1)) (i64.const 2)"))
+        .rows(0);
+}
+
+#[test]
+fn recursion_ends_before_the_stack_does() {
+    run(&format!("{MEMORY} (func $down (result i64) (call $down)) (func (export \"test\") (result i64) (call $down))"))
+        .fault("too deeply")
+        .within(limits().wall);
+    let locals = "(local i64 i64 i64 i64 i64 i64 i64 i64)".repeat(100);
+    run(&format!(
+        "{MEMORY} (func $down (param i64) (result i64) {locals}
+        (i64.add (call $down (i64.add (local.get 0) (i64.const 1))) (local.get 0)))
+        (func (export \"test\") (result i64) (call $down (i64.const 0)))"
+    ))
+    .fault("too deeply");
+    // Mutual recursion through a table.
+    run(&format!(
+        "{MEMORY} (type $t (func (result i64))) (table 1 1 funcref) (elem (i32.const 0) $down)
+        (func $down (result i64) (call_indirect (type $t) (i32.const 0)))
+        (func (export \"test\") (result i64) (call $down))"
+    ))
+    .fault("too deeply");
+}
+
+/// A chain of contracts, each of which calls the next one after it has used its share of stack.
+#[test]
+fn contracts_that_call_one_another_to_the_end_of_the_hosts_patience_do_not_overflow() {
+    let mut world = World::new();
+    let mut ids = Vec::new();
+    let mut programs = Vec::new();
+    // The program looks up the next contract: its own number plus one.
+    let body = format!(
+        "(memory (export \"memory\") 1)
+         (func $deep (param $left i32) (result i64)
+            (if (result i64) (local.get $left)
+                (then (call $deep (i32.sub (local.get $left) (i32.const 1))))
+                (else (call $next))))
+         (func $next (result i64)
+            (call $call (call $get_contract_data {} (i64.const 1)) {} (call $vec_new)))
+         (func (export \"test\") (result i64) (call $deep (i32.const 5000)))",
+        sym("next"),
+        sym("test")
+    );
+    let code = wat::parse_str(format!("(module {} {body} {ENV_META})", imports())).unwrap();
+    for number in 1..=120 {
+        ids.push(world.contract(number, &code));
+        let next = crate::engine_world::address(ContractId([number + 1; 32]));
+        world.data(
+            ContractId([number; 32]),
+            crate::engine_world::symbol("next"),
+            ScVal::Address(next),
+        );
+    }
+    programs.extend(ids.iter().copied());
+    let outcome =
+        run_within(&world, &code, &programs, &call(ids[0], "test", &[]), &limits()).unwrap();
+    let fault = outcome.result.unwrap_err();
+    assert!(fault.0.contains("Error(Context, ExceededLimit)"), "{fault}");
+    // Every second one in the interpreter.
+    let half: Vec<_> = ids.iter().copied().step_by(2).collect();
+    let outcome = run_within(&world, &code, &half, &call(ids[0], "test", &[]), &limits()).unwrap();
+    outcome.result.unwrap_err();
+}
+
+#[test]
+fn emits_are_counted_measured_and_looked_at() {
+    let row = map_of(&[("a", u32v(1))]);
+    let many = |count: u32| {
+        test_of(&format!(
+            "(local $i i32) (local $row i64) (local.set $row {row})
+             (loop (drop (call $emit {} (local.get $row)))
+                (local.set $i (i32.add (local.get $i) (i32.const 1)))
+                (br_if 0 (i32.lt_u (local.get $i) (i32.const {count}))))
+             (i64.const 2)",
+            sym("row")
+        ))
+    };
+    run(&many(1_000)).rows(1_000);
+    run(&many(1_001)).fault("more than 1000 rows");
+    run(&many(1_000_000)).fault("more than 1000 rows").within(limits().wall);
+
+    let columns = |count: u32| {
+        let entries = (0..count)
+            .fold(f("map_new", &[]), |map, i| f("map_put", &[map, sym(&format!("c{i}")), u32v(i)]));
+        test_of(&emit("row", &entries))
+    };
+    run(&columns(100)).rows(1);
+    run(&columns(101)).fault("'row' has 101 fields; a row may have 100");
+    run(&columns(0)).rows(1);
+
+    let nested = |levels: u32| {
+        let inner = (1..levels).fold(u32v(1), |value, _| vec_of(&[value]));
+        test_of(&emit("row", &map_of(&[("a", inner)])))
+    };
+    run(&nested(8)).rows(1);
+    run(&nested(9)).fault("nested deeper than 8 levels");
+    run(&nested(150)).fault("nested deeper than");
+    let maps = (1..9).fold(u32v(1), |value, _| map_of(&[("m", value)]));
+    run(&test_of(&emit("row", &map_of(&[("a", maps)])))).fault("nested deeper than 8 levels");
+}
+
+#[test]
+fn emitted_bytes_are_bounded_in_one_row_and_in_all() {
+    // A map with one field of bytes: 4 (length) + 8 + 4 (name) + 8 (value's head) bytes around them.
+    const AROUND: u32 = 4 + 4 + 4 + 4 + 4 + 4;
+    let bytes = |length: u32, times: u32| {
+        let object = f("bytes_new_from_linear_memory", &[u32v(0), u32v(length)]);
+        let row = map_of(&[("b", object)]);
+        let emits = emit("row", &row);
+        format!(
+            "(memory (export \"memory\") 32) (func (export \"test\") (result i64) {} (i64.const 2))",
+            format!("(drop {emits})").repeat(times as usize)
+        )
+    };
+    run(&bytes((1 << 20) - AROUND, 1)).rows(1);
+    run(&bytes((1 << 20) - AROUND + 4, 1)).fault("more than 1 MiB in one run");
+    run(&bytes((1 << 19) - AROUND, 2)).rows(2);
+    run(&bytes((1 << 19) - AROUND + 4, 2)).fault("more than 1 MiB in one run");
+    run(&bytes(2_000_000, 1)).fault("more than 1 MiB in one run").within(limits().wall);
+}
+
+#[test]
+fn what_is_no_row_is_said_to_be_none() {
+    let data = &mut Data::default();
+    let string_key = f("map_put", &[f("map_new", &[]), data.string(b"a"), u32v(1)]);
+    let long = data.symbol(b"a_name_of_thirty_two_characters_");
+    for (body, words) in [
+        (emit("row", &u32v(1)), "without a struct of named fields"),
+        (emit("row", &f("vec_new", &[])), "without a struct of named fields"),
+        (emit("row", &void()), "without a struct of named fields"),
+        (format!("(call $emit {} {})", u32v(5), f("map_new", &[])), "target is no symbol"),
+        (
+            format!("(call $emit {} {})", data.string(b"row"), f("map_new", &[])),
+            "target is no symbol",
+        ),
+        (emit("row", &string_key), "field whose name is no symbol"),
+        (emit("row", &word(76)), "'emit' failed with Error(Value, InvalidInput)"),
+        (emit("row", &word(76 | 1 << 32)), "'emit' failed with Error(Value, InvalidInput)"),
+        (format!("(call $emit {} {})", word(74), f("map_new", &[])), "'emit' failed"),
+        (format!("(call $emit {} {})", word(u64::MAX), f("map_new", &[])), "'emit' failed"),
+    ] {
+        run(&test_with(data, &body)).fault(words);
+    }
+    run(&test_with(data, &format!("(call $emit {long} {})", f("map_new", &[])))).rows(1);
+}
+
+#[test]
+fn traps_and_wrong_exports_are_explained() {
+    let wrong = |export: &str| format!("{MEMORY} {export}");
+    for (fields, words) in [
+        (test_of("(unreachable)"), "'test' of CAAQC"),
+        (test_of("(unreachable)"), "it panicked"),
+        (test_of("(i64.div_u (i64.const 1) (i64.const 0))"), "it divided by zero"),
+        (
+            test_of("(i64.div_s (i64.const -9223372036854775808) (i64.const -1))"),
+            "an integer overflowed",
+        ),
+        (test_of("(i64.trunc_f64_u (f64.const nan))"), "a number that is none"),
+        (test_of("(i64.load (i32.const -1))"), "beyond the end of its memory"),
+        (test_of("(i64.load (i32.const 65529))"), "beyond the end of its memory"),
+        (
+            test_of("(memory.fill (i32.const 0) (i32.const 0) (i32.const 65537)) (i64.const 2)"),
+            "beyond the end of its memory",
+        ),
+        (
+            wrong(
+                "(type $t (func (result i64))) (table 2 2 funcref) (func (export \"test\") (result i64) (call_indirect (type $t) (i32.const 1)))",
+            ),
+            "a function that is not there",
+        ),
+        (
+            wrong(
+                "(type $t (func (result i64))) (table 2 2 funcref) (func (export \"test\") (result i64) (call_indirect (type $t) (i32.const 2)))",
+            ),
+            "beyond the end of a table",
+        ),
+        (
+            wrong(
+                "(type $t (func (result i64))) (table 1 1 funcref) (elem (i32.const 0) $f) (func $f) (func (export \"test\") (result i64) (call_indirect (type $t) (i32.const 0)))",
+            ),
+            "a function of another type",
+        ),
+        (
+            wrong("(func (export \"tset\") (result i64) (i64.const 2))"),
+            "exports no function of this name",
+        ),
+        (
+            wrong("(func (export \"test\") (param i64) (result i64) (i64.const 2))"),
+            "takes 1 arguments and was called with 0",
+        ),
+        (wrong("(func (export \"test\") (result i32) (i32.const 2))"), "not all of type i64"),
+        (wrong("(func (export \"test\"))"), "not all of type i64"),
+        (
+            wrong("(func (export \"test\") (result i64 i64) (i64.const 2) (i64.const 2))"),
+            "not all of type i64",
+        ),
+        (wrong("(func (export \"test\") (result f64) (f64.const 2))"), "not all of type i64"),
+        (
+            wrong(
+                "(global (export \"test\") i64 (i64.const 2)) (func (export \"other\") (result i64) (i64.const 2))",
+            ),
+            "exports no function of this name",
+        ),
+        (test_of(&word(u64::MAX)), "no value of a contract"),
+        (test_of(&word(75 | 7 << 32)), "an object that it was not given"),
+        (test_of(&word(75 | 8 << 32)), "an object that it was not given"),
+        (test_of(&f("fail_with_error", &[crate::engine_text::error(9)])), "Error(Contract, #9)"),
+        (test_of(&crate::engine_text::error(9)), "Error(Contract, #9)"),
+        (
+            test_of(&f("get_contract_data", &[sym("a"), word(1)])),
+            "'get_contract_data' failed with Error(Storage, MissingValue)",
+        ),
+    ] {
+        let ran = run(&fields);
+        ran.fault(words).within(limits().wall);
+        assert!(ran.outcome.fuel < 1_000, "{fields}");
+    }
+}
+
+#[test]
+fn data_and_tables_that_do_not_fit_end_the_frame() {
+    run(&format!("{MEMORY} (data (i32.const 65535) \"ab\") (func (export \"test\") (result i64) (i64.const 2))"))
+        .fault("beyond the end of its memory");
+    run(&format!("{MEMORY} (table 1 1 funcref) (elem (i32.const 1) $f) (func $f) (func (export \"test\") (result i64) (i64.const 2))"))
+        .fault("beyond the end of a table");
+    // Growing a table past the limit fails as the specification says: the guest gets -1.
+    run(&format!(
+        "{MEMORY} (table 1 funcref) (func (export \"test\") (result i64)
+            (if (i32.ne (table.grow (ref.null func) (i32.const 20000)) (i32.const -1)) (then (unreachable)))
+            (if (i32.ne (table.grow (ref.null func) (i32.const 19999)) (i32.const 1)) (then (unreachable)))
+            (if (i32.ne (table.grow (ref.null func) (i32.const 1000000)) (i32.const -1)) (then (unreachable)))
+            (i64.const 2))"
+    ))
+    .rows(0);
+}
+
+#[test]
+fn work_of_the_host_is_bounded() {
+    // Objects without end.
+    let objects = test_of(&format!("(loop (drop {}) (br 0)) (i64.const 2)", f("vec_new", &[])));
+    let ran = run(&objects);
+    ran.within(limits().wall);
+    assert!(ran.outcome.result.is_err());
+    // One object that doubles.
+    let doubling = test_of(&format!(
+        "(local $b i64) (local.set $b {})
+         (loop (local.set $b (call $bytes_append (local.get $b) (local.get $b))) (br 0)) (i64.const 2)",
+        f("bytes_new_from_linear_memory", &[u32v(0), u32v(1000)])
+    ));
+    let long = Limits { wall: Duration::from_secs(60), ..limits() };
+    run_with(&doubling, &long, &World::new()).fault("of memory, as the network counts them");
+    // Expensive functions in a loop.
+    let data = &mut Data::default();
+    let (message, dst) = (data.bytes(&[1; 40_000]), data.bytes(b"dst"));
+    let hashing = format!(
+        "(local $m i64) (local $d i64) (local.set $m {message}) (local.set $d {dst})
+         (loop (drop (call $bls12_381_hash_to_g2 (local.get $m) (local.get $d))) (br 0)) (i64.const 2)"
+    );
+    run(&test_with(data, &hashing)).within(limits().wall);
+    // Events without end.
+    let events = test_of(&format!(
+        "(local $t i64) (local.set $t {}) (loop (drop (call $contract_event (local.get $t) (i64.const 2))) (br 0)) (i64.const 2)",
+        vec_of(&[sym("t")])
+    ));
+    run(&events).within(limits().wall);
+    // Values nested so deeply that the host gives up.
+    let nesting = test_of(
+        "(local $v i64) (local $i i32) (local.set $v (call $vec_new))
+         (loop (local.set $v (call $vec_push_back (call $vec_new) (local.get $v)))
+            (local.set $i (i32.add (local.get $i) (i32.const 1)))
+            (br_if 0 (i32.lt_u (local.get $i) (i32.const 5000))))
+         (call $serialize_to_bytes (local.get $v))",
+    );
+    run(&nesting).fault("Error(").within(limits().wall);
+}
+
+#[test]
+fn a_loop_in_a_contract_without_a_program_ends_with_the_hosts_budget() {
+    let mut world = World::new();
+    let endless = module(
+        "(memory (export \"memory\") 1) (func (export \"spin\") (result i64) (loop (br 0)) (i64.const 2))",
+    );
+    let other = world.contract(OTHER, &endless);
+    let data = &mut Data::default();
+    let address = f("strkey_to_address", &[data.string(other.to_string().as_bytes())]);
+    for function in ["call", "try_call"] {
+        let body = f(function, &[address.clone(), sym("spin"), f("vec_new", &[])]);
+        let ran = run_with(&test_with(data, &body), &Limits::default(), &world);
+        println!("a loop in the interpreter ended after {:?}", ran.took);
+        ran.outcome.result.unwrap_err();
+    }
+}
+
+#[test]
+fn forged_handles_reach_nothing() {
+    // The two arguments are the objects 0 and 1 of this instance, by handles 0 and 2; the host itself
+    // has many more.
+    let args = [ScVal::Vec(Some(Default::default())), ScVal::Vec(Some(Default::default()))];
+    for handle in (0..64).chain([1 << 30, u64::from(u32::MAX)]) {
+        let fields = format!(
+            "{MEMORY} (func (export \"test\") (param i64 i64) (result i64)
+                (drop (call $vec_len {})) (i64.const 2))",
+            word(75 | handle << 32)
+        );
+        let code = wat::parse_str(format!("(module {} {fields} {ENV_META})", imports())).unwrap();
+        let ran = run_code(&code, &limits(), &World::new(), &args);
+        match handle {
+            0 | 2 => ran.rows(0),
+            _ => ran.fault("'vec_len' failed with Error(Value, InvalidInput)"),
+        };
+    }
+}
+
+#[test]
+fn floats_are_the_same_everywhere() {
+    // The bits of a NaN that an operation makes are always those of the canonical one.
+    let nan = test_of(&format!(
+        "(local $x f64) (local.set $x (f64.reinterpret_i64 (i64.const 0x7ff0dead0000beef)))
+         {}",
+        emit(
+            "nan",
+            &map_of(&[(
+                "bits",
+                f(
+                    "obj_from_u64",
+                    &["(i64.reinterpret_f64 (f64.add (local.get $x) (f64.const 1)))".to_owned()],
+                ),
+            )]),
+        )
+    ));
+    let ran = run(&nan);
+    let emits = ran.outcome.result.as_ref().unwrap();
+    assert_eq!(emits[0].fields[0].val, ScVal::U64(0x7ff8_0000_0000_0000));
+}
+
+#[test]
+fn the_engine_runs_the_next_program_after_all_this() {
+    let row = map_of(&[("a", u32v(1))]);
+    let good = test_of(&seq(&[emit("row", &row), val(soroban_env_host::Val::from_void())]));
+    for _ in 0..20 {
+        run(&test_of("(unreachable)")).fault("it panicked");
+        run(&good).rows(1);
+    }
+}

@@ -1,0 +1,137 @@
+//! Text of modules that call functions of the environment: imports, constants and data.
+
+use orrery::programs::engine::{EMIT, env_functions};
+use soroban_env_host::{Error, SymbolSmall, Val};
+
+/// Imports of the whole environment, each under its function's name, and of emit.
+pub fn imports() -> String {
+    let (module, name) = EMIT;
+    env_imports()
+        + &format!("(import \"{module}\" \"{name}\" (func $emit (param i64 i64) (result i64)))\n")
+}
+
+/// Imports of what the network itself has.
+pub fn env_imports() -> String {
+    let mut text = String::new();
+    for function in env_functions().iter().filter(|function| function.available) {
+        let params = " i64".repeat(function.parameters);
+        let params = if params.is_empty() { params } else { format!("(param{params})") };
+        text += &format!(
+            "(import \"{}\" \"{}\" (func ${} {params} (result i64)))\n",
+            function.module, function.import, function.name
+        );
+    }
+    text
+}
+
+/// A constant word.
+pub fn word(word: u64) -> String {
+    format!("(i64.const {})", word.cast_signed())
+}
+
+/// A constant value.
+pub fn val(val: impl Into<Val>) -> String {
+    word(val.into().get_payload())
+}
+
+/// A 32-bit number as a value.
+pub fn u32v(number: u32) -> String {
+    val(Val::from_u32(number))
+}
+
+/// A symbol of at most nine characters.
+pub fn sym(text: &str) -> String {
+    val(SymbolSmall::try_from_str(text).unwrap())
+}
+
+pub fn void() -> String {
+    val(Val::from_void())
+}
+
+/// An error of a contract.
+pub fn error(code: u32) -> String {
+    val(Error::from_contract_error(code))
+}
+
+/// A call of a function of the environment.
+pub fn f(name: &str, args: &[String]) -> String {
+    format!("(call ${name} {})", args.join(" "))
+}
+
+/// Several calls; the last one's result counts.
+pub fn seq(calls: &[String]) -> String {
+    let (last, others) = calls.split_last().unwrap();
+    let others: String = others.iter().map(|call| format!("(drop {call})")).collect();
+    format!("(block (result i64) {others} {last})")
+}
+
+/// A vector of values.
+pub fn vec_of(items: &[String]) -> String {
+    items.iter().fold(f("vec_new", &[]), |vec, item| f("vec_push_back", &[vec, item.clone()]))
+}
+
+/// A map from short symbols to values.
+pub fn map_of(entries: &[(&str, String)]) -> String {
+    entries
+        .iter()
+        .fold(f("map_new", &[]), |map, (key, value)| f("map_put", &[map, sym(key), value.clone()]))
+}
+
+/// Where data begins in memory.
+const DATA: u32 = 1024;
+
+/// Data of a module, which its functions refer to.
+#[derive(Default)]
+pub struct Data(Vec<u8>);
+
+impl Data {
+    /// Puts bytes into memory: their position and length.
+    pub fn place(&mut self, bytes: &[u8]) -> (u32, u32) {
+        let at = DATA + self.0.len() as u32;
+        self.0.extend_from_slice(bytes);
+        (at, bytes.len() as u32)
+    }
+
+    /// As [`place`](Self::place), as two values.
+    pub fn at(&mut self, bytes: &[u8]) -> [String; 2] {
+        let (at, len) = self.place(bytes);
+        [u32v(at), u32v(len)]
+    }
+
+    /// A new object of bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) -> String {
+        f("bytes_new_from_linear_memory", &self.at(bytes))
+    }
+
+    /// A new string.
+    pub fn string(&mut self, text: &[u8]) -> String {
+        f("string_new_from_linear_memory", &self.at(text))
+    }
+
+    /// A new symbol.
+    pub fn symbol(&mut self, text: &[u8]) -> String {
+        f("symbol_new_from_linear_memory", &self.at(text))
+    }
+
+    /// A list of slices as functions of the environment read it: its position.
+    pub fn slices(&mut self, slices: &[&[u8]]) -> u32 {
+        let list: Vec<u8> = slices
+            .iter()
+            .map(|slice| self.place(slice))
+            .flat_map(|(at, len)| [at.to_le_bytes(), len.to_le_bytes()].concat())
+            .collect();
+        self.place(&list).0
+    }
+
+    /// A list of small values: its position.
+    pub fn vals(&mut self, vals: &[Val]) -> u32 {
+        let list: Vec<u8> = vals.iter().flat_map(|val| val.get_payload().to_le_bytes()).collect();
+        self.place(&list).0
+    }
+
+    /// The memory with all of it.
+    pub fn memory(&self) -> String {
+        let bytes: String = self.0.iter().map(|byte| format!("\\{byte:02x}")).collect();
+        format!("(memory (export \"memory\") 2)\n(data (i32.const {DATA}) \"{bytes}\")\n")
+    }
+}

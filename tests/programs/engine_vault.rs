@@ -1,0 +1,133 @@
+//! The recorded local network: the vault's program, run again over all of it, yields the rows that a
+//! model of the contract computed, and does what the network recorded.
+
+use std::path::PathBuf;
+
+use orrery::domain::ContractId;
+use orrery::programs::emit::Emit;
+use orrery::programs::engine::{
+    CheckRules, Engine, EngineSettings, Fidelity, Limits, Module, Outcome, Program,
+};
+use serde_json::{Value, json};
+use stellar_xdr::{ScAddress, ScVal};
+
+use crate::fixtures;
+use crate::replay::{Call, Replay, replay, sections};
+
+pub struct Vaults {
+    pub expected: Value,
+    pub contracts: Vec<ContractId>,
+    folder: PathBuf,
+}
+
+impl Vaults {
+    /// `None` when the recorded ledgers are absent.
+    pub fn load() -> Option<Self> {
+        let folder = fixtures::folder()?.parent().unwrap().join("local-network");
+        let text = std::fs::read_to_string(folder.join("local-vault.expected.json")).unwrap();
+        let expected: Value = serde_json::from_str(&text).unwrap();
+        let ids = expected["vaults"].as_array().unwrap().iter();
+        let contracts = ids.map(|id| id.as_str().unwrap().parse().unwrap()).collect();
+        Some(Self { expected, contracts, folder })
+    }
+
+    /// The program that is written for them.
+    pub fn program(&self) -> Vec<u8> {
+        std::fs::read(self.folder.join("vault/vault_program.wasm")).unwrap()
+    }
+
+    /// The contract that is on the network.
+    pub fn contract(&self) -> Vec<u8> {
+        std::fs::read(self.folder.join("vault/vault.wasm")).unwrap()
+    }
+
+    /// Visits every successful call of one of the vaults.
+    pub fn visit(&self, mut visit: impl FnMut(&Call, &Replay)) {
+        let fixture = fixtures::load(&self.folder, "local-vault.xdr.zst");
+        let sections = sections(&fixture.ledgers);
+        assert_eq!(sections.len(), 1, "one chain");
+        replay(&sections[0], &fixture.network, false, |call, state| {
+            let touched = self.contracts.iter().any(|contract| {
+                let key = crate::replay::instance_key(contract);
+                call.invocation.footprint.contains(&key)
+            });
+            if call.successful && touched {
+                visit(call, state);
+            }
+        });
+    }
+}
+
+pub fn engine() -> Engine {
+    Engine::new(EngineSettings { concurrent_runs: 2, ..EngineSettings::default() }).unwrap()
+}
+
+pub fn run(
+    engine: &Engine,
+    module: &Module,
+    contracts: &[ContractId],
+    call: &Call,
+    state: &Replay,
+) -> Outcome {
+    let program = Program { module, contracts };
+    engine.run(&call.invocation, state, program, &Limits::default()).unwrap()
+}
+
+#[test]
+fn the_vaults_program_yields_the_rows_of_the_model_and_does_what_the_network_recorded() {
+    let Some(vaults) = Vaults::load() else { return };
+    let engine = engine();
+    let code = vaults.program();
+    let facts = engine.check(&code, &CheckRules::default()).unwrap();
+    assert!(facts.emits);
+    assert_eq!(facts.functions, ["balance", "deposit", "sweep", "withdraw"]);
+    let module = engine.load(&code).unwrap();
+
+    let mut rows = serde_json::Map::new();
+    let (mut runs, mut entered) = (0, 0);
+    vaults.visit(|call, state| {
+        let outcome = run(&engine, &module, &vaults.contracts, call, state);
+        runs += 1;
+        if !outcome.entered {
+            assert_eq!(outcome.result, Ok(Vec::new()));
+            return;
+        }
+        entered += 1;
+        let ledger = call.invocation.ledger;
+        assert_eq!(outcome.fidelity, Fidelity::Exact, "ledger {ledger}");
+        for emit in outcome.result.unwrap() {
+            let row = row(&emit, &call.invocation.transaction.to_string());
+            rows.entry(emit.target).or_insert(json!([])).as_array_mut().unwrap().push(row);
+        }
+    });
+    assert_eq!(Value::Object(rows), vaults.expected["program_tables"]);
+    println!("{runs} transactions with a vault in their footprint, {entered} entered one");
+    assert!(entered >= 48, "{entered}");
+}
+
+/// A row as the model writes it: 128-bit integers as text.
+fn row(emit: &Emit, transaction: &str) -> Value {
+    let mut row = serde_json::Map::new();
+    row.insert("contract_id".into(), json!(emit.contract.to_string()));
+    row.insert("transaction".into(), json!(transaction));
+    for field in emit.fields.iter() {
+        let ScVal::Symbol(name) = &field.key else { panic!("{:?}", field.key) };
+        row.insert(name.to_utf8_string_lossy(), value(&field.val));
+    }
+    Value::Object(row)
+}
+
+fn value(value: &ScVal) -> Value {
+    match value {
+        ScVal::Bool(v) => json!(v),
+        ScVal::Void => Value::Null,
+        ScVal::U32(v) => json!(v),
+        ScVal::U64(v) => json!(v),
+        ScVal::I128(v) => json!(i128::from(v).to_string()),
+        ScVal::Symbol(v) => json!(v.to_utf8_string_lossy()),
+        ScVal::Address(ScAddress::Contract(id)) => json!(ContractId(id.0.0).to_string()),
+        ScVal::Address(ScAddress::Account(id)) => json!(id.to_string()),
+        ScVal::Vec(Some(items)) => items.iter().map(self::value).collect(),
+        other => panic!("the model has no {other:?}"),
+    }
+}

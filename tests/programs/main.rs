@@ -1,0 +1,37 @@
+//! Indexing programs: what they see, how they are run, and what becomes of what they emit.
+
+// Other tests use the rest.
+#[allow(dead_code)]
+#[path = "../decode/fixtures.rs"]
+mod fixtures;
+#[path = "../common"]
+mod common {
+    // Other tests use the rest.
+    #[allow(dead_code)]
+    pub mod binary;
+    pub mod client;
+    pub mod data;
+    // Other tests use the rest.
+    #[allow(dead_code)]
+    pub mod provider;
+    pub mod size;
+}
+
+mod engine_check;
+mod engine_creation;
+mod engine_fidelity;
+mod engine_functions;
+mod engine_hostile;
+mod engine_measure;
+mod engine_rollback;
+mod engine_text;
+mod engine_vault;
+mod engine_world;
+mod replay;
+mod service;
+mod state;
+mod state_parts;
+mod state_sections;
+mod state_timeline;
+mod state_upstream;
+mod transactions;

@@ -1,0 +1,392 @@
+//! Programs as their owners use them: the built binary, its HTTP interface, and kill -9.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::binary::{Service, orrery, token};
+use crate::common::client::HTTP;
+use crate::common::data;
+
+const PASSPHRASE: &str = "Standalone Network ; February 2017";
+/// Whatever is awaited comes sooner, or never.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The recorded network with its contracts, and the rows that the program must give.
+struct Recorded {
+    folder: PathBuf,
+    expected: Value,
+}
+
+impl Recorded {
+    /// None when the recorded data are absent, which is said.
+    fn find() -> Option<Self> {
+        if data::missing() {
+            return None;
+        }
+        let folder = data::folder()?.join("local-network");
+        let expected = std::fs::read(folder.join("local-vault.expected.json")).ok()?;
+        Some(Self { folder, expected: serde_json::from_slice(&expected).unwrap() })
+    }
+
+    fn ledgers(&self) -> PathBuf {
+        self.folder.join("local-vault.xdr.zst")
+    }
+
+    fn deploy(&self, project: &str) -> Value {
+        let code = std::fs::read(self.folder.join("vault/vault_program.wasm")).unwrap();
+        json!({ "code": code, "project_name": project, "contracts": self.expected["vaults"] })
+    }
+
+    /// The rows of a table, as texts, in an order that does not depend on how they came.
+    fn rows(&self, target: &str) -> Vec<String> {
+        let rows = self.expected["program_tables"][target].as_array().unwrap();
+        sorted(rows.iter().map(canonical).collect())
+    }
+}
+
+fn sorted(mut rows: Vec<String>) -> Vec<String> {
+    rows.sort();
+    rows
+}
+
+/// A row with every number as text, so that it does not matter how large it is.
+fn canonical(row: &Value) -> String {
+    fn plain(value: &Value) -> Value {
+        match value {
+            Value::Number(number) => Value::String(number.to_string()),
+            Value::Array(values) => values.iter().map(plain).collect(),
+            other => other.clone(),
+        }
+    }
+    let members = row.as_object().unwrap().iter();
+    let own = members.filter(|(name, _)| !name.starts_with("_"));
+    Value::Object(own.map(|(name, value)| (name.clone(), plain(value))).collect()).to_string()
+}
+
+/// A data directory of the recorded network.
+struct Scene {
+    directory: TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let made = orrery()
+            .args(["token", "list", "--network", PASSPHRASE, "--data-dir"])
+            .arg(directory.path())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Self { directory }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn import(&self, file: &Path) {
+        let done = orrery().args(["import", "--data-dir"]).arg(self.path()).arg(file).output();
+        let done = done.unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    fn owner(&self, service: &Service, name: &str) -> Owner {
+        Owner { base: service.base.clone(), token: token(self.path(), name) }
+    }
+}
+
+/// Somebody with a token.
+struct Owner {
+    base: String,
+    token: String,
+}
+
+impl Owner {
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        let method = method.parse().unwrap();
+        let mut request = HTTP.request(method, format!("{}/rest/retroshade/{path}", self.base));
+        request = request.bearer_auth(&self.token);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = request.send().unwrap();
+        (answer.status().as_u16(), answer.json().unwrap())
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask("GET", path, None);
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let (status, body) = self.ask("POST", path, Some(body));
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    /// Asks until the tables are to be had: they may be being filled.
+    fn query(&self, sql: &str) -> Vec<Value> {
+        let begun = Instant::now();
+        loop {
+            let (status, body) = self.ask("POST", "query", Some(&json!({ "query": sql })));
+            match status {
+                200 => return body.as_array().unwrap().clone(),
+                503 if begun.elapsed() < PATIENCE => std::thread::yield_now(),
+                _ => panic!("{sql}: {status} {body}"),
+            }
+        }
+    }
+
+    fn rows(&self, table: &str) -> Vec<String> {
+        let rows = self.query(&format!("select * from {table}"));
+        sorted(rows.iter().map(canonical).collect())
+    }
+
+    fn wait(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let begun = Instant::now();
+        while !condition(self) {
+            assert!(begun.elapsed() < PATIENCE, "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits for as many rows as there must be; more never go away again.
+    fn wait_for_rows(&self, table: &str, rows: usize) {
+        self.wait(table, |it| {
+            let count = it.query(&format!("select count(*) n from {table}"));
+            count[0]["n"] == rows
+        });
+    }
+}
+
+fn assert_rows(owner: &Owner, recorded: &Recorded, program: u64) {
+    for target in ["balance_changed", "batch_done"] {
+        let table = format!("program_{program}_{target}");
+        owner.wait_for_rows(&table, recorded.rows(target).len());
+        assert_eq!(owner.rows(&table), recorded.rows(target), "{table}");
+    }
+    let ids = format!(
+        "select count(distinct _service_event_id) n from program_{program}_balance_changed"
+    );
+    assert_eq!(owner.query(&ids)[0]["n"], recorded.rows("balance_changed").len());
+}
+
+fn assert_exact(owner: &Owner, program: u64) {
+    let executions = owner.get(&format!("{program}/executions?limit=200"));
+    let executions = executions.as_array().unwrap();
+    assert!(executions.len() > 40, "{}", executions.len());
+    for execution in executions {
+        assert_eq!(execution["status"], "success", "{execution}");
+        assert_eq!(execution["fidelity"], "exact", "{execution}");
+    }
+}
+
+#[test]
+fn rows_are_what_the_contract_computed_when_ledgers_come_after_the_deploy() {
+    let Some(recorded) = Recorded::find() else { return };
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    let deployed = ana.post("deploy", &recorded.deploy("vault"));
+    assert_eq!(deployed["id"], 1);
+    assert_eq!(deployed["tables"], json!(["program_1_balance_changed", "program_1_batch_done"]));
+    assert!(ana.query("select * from vault_balance_changed").is_empty());
+    scene.import(&recorded.ledgers());
+    assert_rows(&ana, &recorded, 1);
+    assert_exact(&ana, 1);
+    // Some amounts are so large that their sum is none: that is said, and nothing wraps.
+    let sum = "select sum(amount)::varchar total from vault_balance_changed";
+    let refused = ana.ask("POST", "query", Some(&json!({ "query": sum })));
+    assert_eq!(refused.0, 422, "{refused:?}");
+    let small = format!("{sum} where abs(amount) < 1000000000000");
+    let total = ana.query(&small)[0]["total"].as_str().unwrap().parse::<i128>().unwrap();
+    let rows = recorded.expected["program_tables"]["balance_changed"].as_array().unwrap();
+    let amounts = rows.iter().map(|row| row["amount"].as_str().unwrap().parse::<i128>().unwrap());
+    assert_eq!(total, amounts.filter(|amount| amount.abs() < 1_000_000_000_000).sum::<i128>());
+    let status = ana.get("1/status");
+    assert_eq!((&status["running"], &status["total_errors"]), (&json!(true), &json!(0)));
+    assert_eq!(
+        status["last_success_ledger"],
+        ana.get("1/executions?limit=1")[0]["ledger_sequence"]
+    );
+    let stats = ana.get("1/stats?source=live");
+    let written: u64 =
+        stats.as_array().unwrap().iter().map(|it| it["rows_written"].as_u64().unwrap()).sum();
+    assert_eq!(written, 54);
+    assert_eq!(ana.get("1/stats?source=backfill"), json!([]));
+}
+
+#[test]
+fn a_backfill_gives_the_same_rows_and_repeating_it_none() {
+    let Some(recorded) = Recorded::find() else { return };
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    scene.import(&recorded.ledgers());
+    let ana = scene.owner(&service, "ana");
+    ana.post("deploy", &recorded.deploy("vault"));
+    assert_eq!(ana.ask("GET", "1/backfill", None).0, 404);
+    for round in 0..2 {
+        ana.post("1/backfill", &json!({ "from": 0, "to": 4_000_000_000u32 }));
+        ana.wait("the backfill ends", |it| it.get("1/backfill")["state"] == "done");
+        let order = ana.get("1/backfill");
+        assert_eq!(order["rows_written"], if round == 0 { 54 } else { 0 }, "{order}");
+        assert_eq!(order["errors"], 0, "{order}");
+        assert_rows(&ana, &recorded, 1);
+    }
+    assert_exact(&ana, 1);
+    let sources: Vec<_> =
+        ana.get("1/stats").as_array().unwrap().iter().map(|it| it["source"].clone()).collect();
+    assert!(sources.iter().all(|source| source == "backfill"), "{sources:?}");
+}
+
+#[test]
+fn owners_cannot_reach_what_is_anothers() {
+    let Some(recorded) = Recorded::find() else { return };
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let (ana, bob) = (scene.owner(&service, "ana"), scene.owner(&service, "bob"));
+    ana.post("deploy", &recorded.deploy("vault"));
+    scene.import(&recorded.ledgers());
+    assert_rows(&ana, &recorded, 1);
+    assert_eq!(bob.get("list"), json!([]));
+    assert_eq!(bob.get("tables"), json!([]));
+    for path in ["status", "executions", "stats", "backfill"] {
+        assert_eq!(bob.ask("GET", &format!("1/{path}"), None).0, 403, "{path}");
+        assert_eq!(bob.ask("GET", &format!("2/{path}"), None).0, 404, "{path}");
+    }
+    let body = json!({ "from": 98, "to": 99 });
+    for path in ["1/pause", "1/resume", "1/backfill"] {
+        assert_eq!(bob.ask("POST", path, Some(&body)).0, 403, "{path}");
+    }
+    let append = json!({ "program_id": 1, "contracts": [recorded.expected["asset_contract"]] });
+    assert_eq!(bob.ask("POST", "append-contracts", Some(&append)).0, 403);
+    assert_eq!(bob.ask("DELETE", "1", None).0, 403);
+    for table in ["program_1_batch_done", "vault_batch_done", "retroshade.program_1_batch_done"] {
+        let query = json!({ "query": format!("select * from {table}") });
+        let (status, refusal) = bob.ask("POST", "query", Some(&query));
+        assert_eq!(status, 422, "{refusal}");
+    }
+    let (status, refusal) = bob.ask("POST", "deploy", Some(&recorded.deploy("vault")));
+    assert_eq!((status, &refusal["code"]), (409, &json!("project_exists")), "{refusal}");
+    assert_rows(&ana, &recorded, 1);
+}
+
+#[test]
+fn a_public_program_is_read_by_all_and_changed_by_its_owner() {
+    let Some(recorded) = Recorded::find() else { return };
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let (ana, bob) = (scene.owner(&service, "ana"), scene.owner(&service, "bob"));
+    let mut body = recorded.deploy("vault");
+    body["public"] = true.into();
+    ana.post("deploy", &body);
+    scene.import(&recorded.ledgers());
+    assert_rows(&ana, &recorded, 1);
+    assert_rows(&bob, &recorded, 1);
+    assert_eq!(bob.get("list"), json!([]));
+    assert_eq!(bob.get("tables").as_array().unwrap().len(), 2);
+    assert_eq!(bob.ask("DELETE", "1", None).0, 403);
+    assert_eq!(ana.ask("DELETE", "1", None), (200, json!({ "deleted": 1 })));
+    bob.wait("the tables go", |it| it.query("show tables").is_empty());
+}
+
+#[test]
+fn a_program_is_paused_goes_on_grows_and_goes() {
+    let Some(recorded) = Recorded::find() else { return };
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    let mut one = recorded.deploy("vault");
+    let vaults = recorded.expected["vaults"].as_array().unwrap().clone();
+    one["contracts"] = json!([vaults[0]]);
+    ana.post("deploy", &one);
+    assert_eq!(ana.post("1/pause", &json!({}))["running"], false);
+    scene.import(&recorded.ledgers());
+    assert_eq!(ana.get("1/status")["running"], false);
+    assert_eq!(ana.get("1/executions"), json!([]));
+    let append = json!({ "program_id": 1, "contracts": [vaults[1]] });
+    assert_eq!(ana.post("append-contracts", &append)["contracts"], json!(vaults));
+    let (status, refusal) = ana.ask("POST", "append-contracts", Some(&append));
+    assert_eq!((status, &refusal["code"]), (409, &json!("contract_registered")), "{refusal}");
+    assert_eq!(ana.post("1/resume", &json!({}))["running"], true);
+    assert_rows(&ana, &recorded, 1);
+    assert_eq!(ana.ask("DELETE", "1", None), (200, json!({ "deleted": 1 })));
+    assert_eq!(ana.ask("DELETE", "1", None).0, 404);
+    assert_eq!(ana.get("list"), json!([]));
+    assert!(ana.query("show tables").is_empty());
+    // Its number is not given out again, its name is.
+    assert_eq!(ana.post("deploy", &one)["id"], 2);
+}
+
+#[test]
+fn malformed_requests_get_one_sentence() {
+    let Some(recorded) = Recorded::find() else { return };
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    let good = recorded.deploy("vault");
+    let with = |name: &str, value: Value| {
+        let mut body = good.clone();
+        body[name] = value;
+        body
+    };
+    let no_program = std::fs::read(recorded.folder.join("vault/vault.wasm")).unwrap();
+    for (status, body) in [
+        (400, json!([])),
+        (400, json!({})),
+        (400, with("code", json!("?"))),
+        (400, with("code", json!([1, 256]))),
+        (400, with("project_name", json!("a b"))),
+        (400, with("project_name", json!(7))),
+        (400, with("contracts", json!([]))),
+        (400, with("contracts", json!(["CAAA"]))),
+        (422, with("code", json!([1, 2, 3]))),
+        (422, with("code", json!(no_program))),
+    ] {
+        let (got, refusal) = ana.ask("POST", "deploy", Some(&body));
+        assert_eq!(got, status, "{refusal}");
+        assert!(refusal["error"].as_str().unwrap().len() > 20, "{refusal}");
+    }
+    assert_eq!(ana.ask("GET", "x/status", None).0, 400);
+    assert_eq!(ana.ask("GET", "1/executions?limit=0", None).0, 400);
+    assert_eq!(ana.ask("GET", "9/status", None).0, 404);
+    assert_eq!(ana.ask("GET", "deploy", None).0, 405);
+    assert_eq!(ana.ask("POST", "query", Some(&json!({ "query": "selec" }))).0, 422);
+    assert_eq!(ana.ask("POST", "query", Some(&json!({}))).0, 400);
+    let stranger = Owner { base: ana.base.clone(), token: "x".to_owned() };
+    assert_eq!(stranger.ask("GET", "list", None).0, 401);
+}
+
+#[test]
+fn kills_lose_and_double_nothing() {
+    let Some(recorded) = Recorded::find() else { return };
+    let kills = crate::common::size::choose(6, 200);
+    let scene = Scene::new();
+    {
+        let service = Service::start(scene.path());
+        let ana = scene.owner(&service, "ana");
+        ana.post("deploy", &recorded.deploy("vault"));
+        scene.import(&recorded.ledgers());
+    }
+    for round in 0..kills {
+        let service = Service::start(scene.path());
+        let ana = scene.owner(&service, "ana");
+        match round % 3 {
+            0 => drop(ana.ask("POST", "1/backfill", Some(&json!({ "from": 98, "to": 231 })))),
+            1 => drop(ana.ask("POST", "deploy", Some(&recorded.deploy(&format!("p{round}"))))),
+            _ => drop(ana.ask("DELETE", &format!("{round}"), None)),
+        }
+        std::thread::sleep(Duration::from_millis(17 * (round % 7)));
+        // Killed here, as the service is dropped.
+    }
+    // All that DuckDB has may go; what is true is elsewhere.
+    std::fs::remove_dir_all(scene.path().join("tables")).unwrap();
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    assert_rows(&ana, &recorded, 1);
+    assert_exact(&ana, 1);
+}

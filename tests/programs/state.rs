@@ -1,0 +1,227 @@
+//! What is known of the state before a transaction, against the model: never wrong, whatever is stored
+//! and in which order it came, and unknown only where it cannot be known.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use orrery::domain::LedgerSeq;
+use orrery::programs::state::{Known, PreState, States, Upstream};
+use orrery::programs::transaction::HostCall;
+use orrery::store::{IndexOptions, Store};
+use stellar_xdr::{LedgerKey, LedgerKeyAccount};
+
+use crate::common::data;
+use crate::state_sections::{Section, core_tests, local_network, public};
+use crate::state_timeline::{Asked, Timeline, Truth};
+
+/// How questions were answered.
+#[derive(Default)]
+pub struct Answers {
+    pub present: u64,
+    pub absent: u64,
+    /// Of the present ones, those whose time to live is known too.
+    pub timed: u64,
+    /// What is unknown, by kind of entry, and of those how many the model knows.
+    pub unknown: BTreeMap<&'static str, (u64, u64)>,
+    pub transactions: u64,
+}
+
+impl fmt::Display for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { present, absent, timed, transactions, .. } = self;
+        write!(
+            f,
+            "{transactions} transactions: {present} present ({timed} with their time), {absent} absent, \
+             {} unknown {:?}",
+            self.unknown(),
+            self.unknown
+        )
+    }
+}
+
+impl Answers {
+    pub fn unknown(&self) -> u64 {
+        self.unknown.values().map(|(all, _)| all).sum()
+    }
+
+    /// Of what is unknown, how much the model knows.
+    pub fn known_to_model(&self) -> u64 {
+        self.unknown.values().map(|(_, known)| known).sum()
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.present += other.present;
+        self.absent += other.absent;
+        self.timed += other.timed;
+        self.transactions += other.transactions;
+        for (kind, (all, known)) in &other.unknown {
+            let sum = self.unknown.entry(kind).or_default();
+            (sum.0, sum.1) = (sum.0 + all, sum.1 + known);
+        }
+    }
+}
+
+fn kind(key: &LedgerKey) -> &'static str {
+    match key {
+        LedgerKey::ContractData(data) => match data.durability {
+            stellar_xdr::ContractDataDurability::Temporary => "temporary data",
+            stellar_xdr::ContractDataDurability::Persistent => "persistent data",
+        },
+        _ => key.name(),
+    }
+}
+
+/// What is stored of a transaction, if it is one that calls a host function.
+pub fn host_call(store: &Store, asked: &Asked, section: &Section) -> Option<HostCall> {
+    let reader = store.entry_reader(LedgerSeq(asked.ledger)).unwrap();
+    let mut call = None;
+    reader
+        .transactions_of(LedgerSeq(asked.ledger), |record| {
+            if record.position.application_order == asked.order {
+                call = HostCall::read(record, section.network.id()).unwrap();
+            }
+        })
+        .unwrap();
+    call
+}
+
+/// Asks for every entry of every stored transaction's footprint and holds the answers to the model.
+pub fn check(
+    section: &Section,
+    timeline: &Timeline,
+    store: &Store,
+    upstream: Option<&dyn Upstream>,
+) -> Answers {
+    let mut answers = Answers::default();
+    let states = States::new(store, upstream);
+    for asked in &timeline.asked {
+        let Some(call) = host_call(store, asked, section) else { continue };
+        let footprint: Vec<LedgerKey> = call.footprint_keys().cloned().collect();
+        let account = LedgerKey::Account(LedgerKeyAccount { account_id: call.source_account });
+        let of_ledger = states.at(LedgerSeq(asked.ledger)).unwrap();
+        let state = of_ledger.before(asked.order, &footprint);
+        answers.transactions += 1;
+        for key in footprint.iter().chain([&account]) {
+            let known = state.entry(key).unwrap();
+            compare(section, timeline, asked, key, known, &mut answers);
+        }
+    }
+    answers
+}
+
+#[track_caller]
+fn compare(
+    section: &Section,
+    timeline: &Timeline,
+    asked: &Asked,
+    key: &LedgerKey,
+    known: Known,
+    answers: &mut Answers,
+) {
+    let truth = timeline.truth(key, asked.when);
+    let case = || format!("{}, transaction {:?}, {key:?}", section.name, asked.when);
+    match known {
+        Known::Present(entry, until) => {
+            answers.present += 1;
+            match &truth {
+                Truth::There(true_entry) | Truth::Archived(true_entry) => {
+                    assert_eq!(*entry, *true_entry, "{}", case());
+                }
+                Truth::Absent => panic!("{} is absent, not {entry:?}, {until:?}", case()),
+                Truth::Untold => {}
+            }
+            if let Some(until) = until {
+                answers.timed += 1;
+                if let Some(true_until) = timeline.live_until(key, asked.when) {
+                    assert_eq!(until, true_until, "{}", case());
+                }
+            }
+        }
+        Known::Absent => {
+            answers.absent += 1;
+            assert!(matches!(truth, Truth::Absent | Truth::Untold), "{} is {truth:?}", case());
+        }
+        Known::Unknown => {
+            let count = answers.unknown.entry(kind(key)).or_default();
+            count.0 += 1;
+            count.1 += u64::from(truth != Truth::Untold);
+        }
+    }
+}
+
+fn options(raw_ledgers: bool) -> IndexOptions {
+    IndexOptions { raw_ledgers, ..IndexOptions::default() }
+}
+
+pub fn timeline(section: &Section) -> Timeline {
+    Timeline::new(section.ledgers.values(), &section.network, section.from_genesis)
+}
+
+fn in_order(section: &Section) -> impl Iterator<Item = u32> + use<> {
+    section.first()..=section.last()
+}
+
+#[test]
+fn the_order_of_moments_is_that_of_the_network() {
+    let sections = core_tests().into_iter().chain(local_network()).chain(public());
+    for section in sections {
+        let misfits = timeline(&section).misfits();
+        // Transactions that run in parallel may make an entry live longer without seeing each other.
+        let (times, others): (Vec<_>, Vec<_>) =
+            misfits.into_iter().partition(|(key, ..)| matches!(key, LedgerKey::Ttl(_)));
+        for (key, before, after) in &others {
+            eprintln!("{}: {key:?}\n  {before:?}\n  {after:?}", section.name);
+        }
+        assert_eq!(others.len(), 0, "{}", section.name);
+        if !times.is_empty() {
+            eprintln!("{}: {} times to live", section.name, times.len());
+        }
+    }
+}
+
+#[test]
+fn from_genesis_on_everything_of_contracts_is_known() {
+    let mut all = [Answers::default(), Answers::default()];
+    for section in core_tests() {
+        let timeline = timeline(&section);
+        for (raw, sum) in [true, false].into_iter().zip(&mut all) {
+            let stored = section.store(in_order(&section), &options(raw));
+            let answers = check(&section, &timeline, &stored.store, None);
+            sum.add(&answers);
+        }
+    }
+    for (raw, answers) in ["with raw ledgers", "without"].into_iter().zip(&all) {
+        eprintln!("core tests, {raw}: {answers}");
+        // Without raw ledgers, what classic transactions did to an account is not known.
+        let of_accounts = answers.unknown.get("Account").map_or(0, |(all, _)| *all);
+        let may_be_unknown = if raw == "without" { of_accounts } else { 0 };
+        assert_eq!(answers.unknown(), may_be_unknown, "{answers}");
+        assert!(answers.transactions > 50 || data::missing());
+    }
+}
+
+#[test]
+fn a_local_network_is_known_from_its_metadata() {
+    let Some(section) = local_network() else { return };
+    let timeline = timeline(&section);
+    for raw in [true, false] {
+        let stored = section.store(in_order(&section), &options(raw));
+        let answers = check(&section, &timeline, &stored.store, None);
+        eprintln!("local network, raw {raw}: {answers}");
+        assert_eq!((answers.transactions, answers.unknown()), (57, 0));
+    }
+}
+
+#[test]
+fn public_ledgers_are_never_contradicted() {
+    let Some(section) = public() else { return };
+    let timeline = timeline(&section);
+    for raw in [true, false] {
+        let stored = section.store(in_order(&section), &options(raw));
+        let answers = check(&section, &timeline, &stored.store, None);
+        eprintln!("public network, raw {raw}: {answers}");
+        // What nothing in these ledgers changes is unknown, and nothing else.
+        assert_eq!(answers.known_to_model(), 0, "{answers}");
+        assert!(answers.present > 400, "{answers}");
+    }
+}

@@ -1,0 +1,321 @@
+//! The model: every change of every entry in whole ledgers, in a list from front to back. Plain rather
+//! than fast; knows no store and decodes with `stellar-xdr`.
+
+use std::collections::BTreeMap;
+
+use orrery::decode::full;
+use orrery::domain::Network;
+use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    ContractDataDurability, Hash, LedgerCloseMeta, LedgerEntry, LedgerEntryChange, LedgerEntryData,
+    LedgerKey, LedgerKeyTtl, Limits, ReadXdr, TransactionMeta, WriteXdr,
+};
+
+/// Ledger, stage, transaction, part.
+pub type When = (u32, u8, u32, u8);
+
+const FEES: u8 = 0;
+const ONE_BY_ONE: u8 = 1;
+const BEFORE_PARALLEL: u8 = 2;
+const PARALLEL: u8 = 3;
+const REFUNDS: u8 = 4;
+const UPGRADES: u8 = 5;
+const EVICTION: u8 = 6;
+
+/// What happened to an entry at one moment.
+#[derive(Debug, Clone)]
+pub struct Step {
+    pub when: When,
+    /// None where it is not told.
+    pub was: Option<Was>,
+    /// None when it is not there any more.
+    pub is: Option<LedgerEntry>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Was {
+    Absent,
+    There(LedgerEntry),
+    Restored(LedgerEntry),
+}
+
+/// What an entry was at a moment.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Truth {
+    There(LedgerEntry),
+    /// It was there, and in the archive.
+    Archived(LedgerEntry),
+    Absent,
+    /// The ledgers do not say.
+    Untold,
+}
+
+/// A successful transaction of which the model is asked.
+pub struct Asked {
+    pub ledger: u32,
+    pub order: u32,
+    pub when: When,
+}
+
+#[derive(Default)]
+pub struct Timeline {
+    steps: BTreeMap<LedgerKey, Vec<Step>>,
+    pub asked: Vec<Asked>,
+    from_genesis: bool,
+}
+
+impl Timeline {
+    pub fn new<'a>(
+        ledgers: impl Iterator<Item = &'a Vec<u8>>,
+        network: &Network,
+        from_genesis: bool,
+    ) -> Self {
+        let mut timeline = Self { from_genesis, ..Self::default() };
+        for xdr in ledgers {
+            timeline.add(xdr, network);
+        }
+        timeline.steps.values_mut().for_each(|steps| steps.sort_by_key(|step| step.when));
+        timeline
+    }
+
+    fn add(&mut self, xdr: &[u8], network: &Network) {
+        let facts = full::decode(xdr, network.id()).unwrap();
+        let limits = Limits { depth: 500, len: xdr.len() };
+        let meta = LedgerCloseMeta::from_xdr(xdr, limits).unwrap();
+        let ledger = facts.sequence.0;
+        let parallel = matches!(meta, LedgerCloseMeta::V2(_));
+        let (applied, upgrades, evicted) = parts(meta);
+        for (order, (fees, meta, refunds)) in (1..).zip(&applied) {
+            let transaction = &facts.transactions[order as usize - 1];
+            let in_parallel = parallel && transaction.smart_contract;
+            let (before_at, at) =
+                if in_parallel { (BEFORE_PARALLEL, PARALLEL) } else { (ONE_BY_ONE, ONE_BY_ONE) };
+            let (before, operations, after) = changes(meta);
+            self.change((ledger, FEES, order, 0), fees);
+            self.change((ledger, before_at, order, 0), &before);
+            self.change((ledger, at, order, 1), &operations);
+            self.change((ledger, at, order, 2), &after);
+            self.change((ledger, REFUNDS, order, 0), refunds);
+            if transaction.smart_contract && transaction.successful {
+                self.asked.push(Asked { ledger, order, when: (ledger, at, order, 1) });
+            }
+        }
+        self.change((ledger, UPGRADES, 0, 0), &upgrades);
+        for key in evicted {
+            let step = Step { when: (ledger, EVICTION, 0, 0), was: None, is: None };
+            self.steps.entry(key).or_default().push(step);
+        }
+    }
+
+    fn change(&mut self, when: When, changes: &[LedgerEntryChange]) {
+        for change in changes {
+            let (key, was, is) = match change.clone() {
+                LedgerEntryChange::Created(entry) => {
+                    (entry.to_key(), Some(Was::Absent), Some(entry))
+                }
+                LedgerEntryChange::Updated(entry) => (entry.to_key(), None, Some(entry)),
+                LedgerEntryChange::State(entry) => {
+                    (entry.to_key(), Some(Was::There(entry.clone())), Some(entry))
+                }
+                LedgerEntryChange::Restored(entry) => {
+                    (entry.to_key(), Some(Was::Restored(entry.clone())), Some(entry))
+                }
+                LedgerEntryChange::Removed(key) => (key, None, None),
+            };
+            let steps = self.steps.entry(key).or_default();
+            match steps.iter_mut().find(|step| step.when == when) {
+                Some(step) => step.is = is,
+                None => steps.push(Step { when, was, is }),
+            }
+        }
+    }
+
+    /// All keys that were ever changed.
+    pub fn keys(&self) -> impl Iterator<Item = &LedgerKey> {
+        self.steps.keys()
+    }
+
+    /// Whether operations of a successful smart-contract transaction, in another ledger that is stored,
+    /// changed an entry.
+    pub fn is_changed_by_stored(
+        &self,
+        key: &LedgerKey,
+        asked: &Asked,
+        is_stored: impl Fn(u32) -> bool,
+    ) -> bool {
+        self.of(key).iter().any(|step| {
+            let (ledger, _, order, part) = step.when;
+            let by_one = |one: &Asked| one.ledger == ledger && one.order == order && part == 1;
+            ledger != asked.ledger && is_stored(ledger) && self.asked.iter().any(by_one)
+        })
+    }
+
+    fn of(&self, key: &LedgerKey) -> &[Step] {
+        self.steps.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// What an entry was just before what happened at a moment.
+    pub fn truth(&self, key: &LedgerKey, when: When) -> Truth {
+        let told = self.value(key, when);
+        if let (LedgerKey::ContractData(data), Truth::There(_)) = (key, &told)
+            && data.durability == ContractDataDurability::Temporary
+        {
+            match self.live_until(key, when) {
+                Some(until) if until < when.0 => return Truth::Absent,
+                Some(_) => {}
+                // As long as its time is not known, neither is whether it is there.
+                None => return Truth::Untold,
+            }
+        }
+        told
+    }
+
+    /// The last ledger in which an entry lives, as of a moment.
+    pub fn live_until(&self, key: &LedgerKey, when: When) -> Option<u32> {
+        match self.value(&ttl_key(key), when) {
+            Truth::There(LedgerEntry { data: LedgerEntryData::Ttl(ttl), .. }) => {
+                Some(ttl.live_until_ledger_seq)
+            }
+            _ => None,
+        }
+    }
+
+    fn value(&self, key: &LedgerKey, when: When) -> Truth {
+        let steps = self.of(key);
+        if let Some(was) = steps.iter().find(|step| step.when == when).and_then(|s| s.was.as_ref())
+        {
+            return match was {
+                Was::Absent => Truth::Absent,
+                Was::There(entry) | Was::Restored(entry) => Truth::There(entry.clone()),
+            };
+        }
+        let position = steps.partition_point(|step| step.when < when);
+        if let Some(last) = position.checked_sub(1).map(|at| &steps[at]) {
+            return match &last.is {
+                Some(entry) => Truth::There(entry.clone()),
+                None if last.when.1 == EVICTION && is_persistent(key) => {
+                    let before = steps[..position].iter().rev().find_map(|step| step.is.clone());
+                    before.map_or(Truth::Untold, Truth::Archived)
+                }
+                None => Truth::Absent,
+            };
+        }
+        match steps.get(position).map(|step| &step.was) {
+            Some(Some(Was::Absent)) => Truth::Absent,
+            Some(Some(Was::There(entry))) => Truth::There(entry.clone()),
+            Some(Some(Was::Restored(entry))) if !matches!(key, LedgerKey::Ttl(_)) => {
+                Truth::Archived(entry.clone())
+            }
+            None if self.from_genesis && is_of_contract(key) => Truth::Absent,
+            _ => Truth::Untold,
+        }
+    }
+
+    /// Neighbouring steps that do not fit: what one left is not what the next found. They show whether
+    /// the moments are in the right order.
+    pub fn misfits(&self) -> Vec<(LedgerKey, Step, Step)> {
+        let mut misfits = Vec::new();
+        for (key, steps) in &self.steps {
+            for pair in steps.windows(2) {
+                let fits = match (&pair[0].is, &pair[1].was) {
+                    (_, None) | (None, Some(Was::Absent | Was::Restored(_))) => true,
+                    (Some(is), Some(Was::There(was))) => is == was,
+                    // Restored with its time or its ledger changed.
+                    (Some(is), Some(Was::Restored(was))) => {
+                        is.data == was.data || matches!(key, LedgerKey::Ttl(_))
+                    }
+                    (Some(_), Some(Was::Absent)) | (None, Some(Was::There(_))) => false,
+                };
+                if !fits {
+                    misfits.push((key.clone(), pair[0].clone(), pair[1].clone()));
+                }
+            }
+        }
+        misfits
+    }
+}
+
+type Parts = (
+    Vec<(Vec<LedgerEntryChange>, TransactionMeta, Vec<LedgerEntryChange>)>,
+    Vec<LedgerEntryChange>,
+    Vec<LedgerKey>,
+);
+
+fn parts(meta: LedgerCloseMeta) -> Parts {
+    match meta {
+        LedgerCloseMeta::V0(v0) => (
+            v0.tx_processing
+                .iter()
+                .map(|one| (one.fee_processing.to_vec(), one.tx_apply_processing.clone(), vec![]))
+                .collect(),
+            v0.upgrades_processing.iter().flat_map(|one| one.changes.to_vec()).collect(),
+            Vec::new(),
+        ),
+        LedgerCloseMeta::V1(v1) => (
+            v1.tx_processing
+                .iter()
+                .map(|one| (one.fee_processing.to_vec(), one.tx_apply_processing.clone(), vec![]))
+                .collect(),
+            v1.upgrades_processing.iter().flat_map(|one| one.changes.to_vec()).collect(),
+            v1.evicted_keys.to_vec(),
+        ),
+        LedgerCloseMeta::V2(v2) => (
+            v2.tx_processing
+                .iter()
+                .map(|one| {
+                    let refunds = one.post_tx_apply_fee_processing.to_vec();
+                    (one.fee_processing.to_vec(), one.tx_apply_processing.clone(), refunds)
+                })
+                .collect(),
+            v2.upgrades_processing.iter().flat_map(|one| one.changes.to_vec()).collect(),
+            v2.evicted_keys.to_vec(),
+        ),
+    }
+}
+
+type Changes = Vec<LedgerEntryChange>;
+
+fn changes(meta: &TransactionMeta) -> (Changes, Changes, Changes) {
+    match meta {
+        TransactionMeta::V0(operations) => {
+            (vec![], operations.iter().flat_map(|one| one.changes.to_vec()).collect(), vec![])
+        }
+        TransactionMeta::V1(v1) => (
+            v1.tx_changes.to_vec(),
+            v1.operations.iter().flat_map(|one| one.changes.to_vec()).collect(),
+            vec![],
+        ),
+        TransactionMeta::V2(v2) => (
+            v2.tx_changes_before.to_vec(),
+            v2.operations.iter().flat_map(|one| one.changes.to_vec()).collect(),
+            v2.tx_changes_after.to_vec(),
+        ),
+        TransactionMeta::V3(v3) => (
+            v3.tx_changes_before.to_vec(),
+            v3.operations.iter().flat_map(|one| one.changes.to_vec()).collect(),
+            v3.tx_changes_after.to_vec(),
+        ),
+        TransactionMeta::V4(v4) => (
+            v4.tx_changes_before.to_vec(),
+            v4.operations.iter().flat_map(|one| one.changes.to_vec()).collect(),
+            v4.tx_changes_after.to_vec(),
+        ),
+    }
+}
+
+pub fn ttl_key(key: &LedgerKey) -> LedgerKey {
+    let hash = Sha256::digest(key.to_xdr(Limits::none()).unwrap());
+    LedgerKey::Ttl(LedgerKeyTtl { key_hash: Hash(hash.into()) })
+}
+
+pub fn is_of_contract(key: &LedgerKey) -> bool {
+    matches!(key, LedgerKey::ContractData(_) | LedgerKey::ContractCode(_) | LedgerKey::Ttl(_))
+}
+
+fn is_persistent(key: &LedgerKey) -> bool {
+    match key {
+        LedgerKey::ContractData(data) => data.durability == ContractDataDurability::Persistent,
+        LedgerKey::ContractCode(_) => true,
+        _ => false,
+    }
+}

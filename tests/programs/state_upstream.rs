@@ -1,0 +1,231 @@
+//! A server that knows the present, asked about the past: believed where that is right, asked once, and
+//! not believed where stored transactions know better. Also over real HTTP.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use orrery::domain::LedgerSeq;
+use orrery::programs::state::{Upstream, UpstreamAnswer, UpstreamEntry, UpstreamError};
+use orrery::service::AskedEntries;
+use orrery::source::rpc::RpcSettings;
+use orrery::store::IndexOptions;
+use serde_json::{Value, json};
+use stellar_xdr::{LedgerEntryData, LedgerKey, Limits, ReadXdr, WriteXdr};
+
+use crate::common::data;
+use crate::common::provider::{Provider, Question, Reply};
+use crate::state::{Answers, check, timeline};
+use crate::state_sections::{Section, core_tests, local_network, public};
+use crate::state_timeline::{Timeline, Truth};
+
+/// Answers from the model as of the end of a ledger.
+struct Present<'a> {
+    timeline: &'a Timeline,
+    as_of: u32,
+    questions: Cell<u64>,
+    asked: RefCell<BTreeSet<LedgerKey>>,
+    /// Says that everything was last modified long ago.
+    lies: bool,
+}
+
+impl<'a> Present<'a> {
+    fn new(timeline: &'a Timeline, as_of: u32) -> Self {
+        let (questions, asked) = (Cell::default(), RefCell::default());
+        Self { timeline, as_of, questions, asked, lies: false }
+    }
+}
+
+fn held(timeline: &Timeline, as_of: u32, key: &LedgerKey) -> Option<UpstreamEntry> {
+    let end = (as_of + 1, 0, 0, 0);
+    match timeline.truth(key, end) {
+        Truth::There(entry) => {
+            let live_until = timeline.live_until(key, end);
+            Some(UpstreamEntry { entry, live_until })
+        }
+        Truth::Archived(entry) => Some(UpstreamEntry { entry, live_until: Some(0) }),
+        Truth::Absent | Truth::Untold => None,
+    }
+}
+
+impl Upstream for Present<'_> {
+    fn look_up(&self, keys: &[LedgerKey]) -> Result<UpstreamAnswer, UpstreamError> {
+        self.questions.set(self.questions.get() + 1);
+        assert!(!keys.is_empty() && keys.len() <= 200);
+        let distinct: BTreeSet<_> = keys.iter().collect();
+        assert_eq!(distinct.len(), keys.len(), "each key once");
+        let mut asked = self.asked.borrow_mut();
+        let entry = |key| {
+            let mut held = held(self.timeline, self.as_of, key)?;
+            if self.lies {
+                held.entry.last_modified_ledger_seq = 1;
+            }
+            Some(held)
+        };
+        let entries = keys.iter().map(entry).collect();
+        asked.extend(keys.iter().cloned());
+        Ok(UpstreamAnswer { as_of: LedgerSeq(self.as_of), entries })
+    }
+}
+
+fn sections() -> impl Iterator<Item = Section> {
+    core_tests().into_iter().chain(local_network()).chain(public())
+}
+
+/// The second half of a section: what was before must be asked for.
+fn second_half(section: &Section) -> std::ops::RangeInclusive<u32> {
+    (section.first() + section.last()) / 2..=section.last()
+}
+
+#[test]
+fn the_present_answers_for_the_past_and_is_asked_once() {
+    let mut sums = [Answers::default(), Answers::default()];
+    for section in sections() {
+        let timeline = timeline(&section);
+        let stored = section.store(second_half(&section), &IndexOptions::default());
+        let without = check(&section, &timeline, &stored.store, None);
+        let present = Present::new(&timeline, section.last());
+        let with = check(&section, &timeline, &stored.store, Some(&present));
+        assert!(with.unknown() <= without.unknown());
+        let asked = present.questions.get();
+        assert_eq!(asked > 0, without.unknown() > 0, "{}", section.name);
+        let again = check(&section, &timeline, &stored.store, Some(&present));
+        assert_eq!(present.questions.get(), asked, "{}: asked again", section.name);
+        assert_eq!(again.unknown(), with.unknown());
+        let nobody = check(&section, &timeline, &stored.store, None);
+        assert_eq!(nobody.unknown(), with.unknown(), "what was said is remembered");
+        sums[0].add(&without);
+        sums[1].add(&with);
+    }
+    eprintln!("second halves: {}\nwith an upstream: {}", sums[0], sums[1]);
+}
+
+#[test]
+fn one_that_contradicts_what_is_stored_is_not_believed() {
+    let mut questions = 0;
+    for section in sections() {
+        let timeline = timeline(&section);
+        let (first, last) = (section.first(), section.last());
+        // A gap, so that the transactions after it say nothing about those before it.
+        let middle = (first + last) / 2;
+        let order = (first..=last).filter(|sequence| *sequence != middle);
+        let stored = section.store(order, &IndexOptions::default());
+        let liar = Present { lies: true, ..Present::new(&timeline, last) };
+        // It is wrong about what changed since, of which stored transactions know.
+        let wrong = check_untruths(&section, &timeline, &stored.store, &liar);
+        assert_eq!(wrong, 0, "{}", section.name);
+        questions += liar.questions.get();
+    }
+    assert!(questions > 0 || data::missing());
+}
+
+/// How many answers are wrong where a stored transaction could have told.
+fn check_untruths(
+    section: &Section,
+    timeline: &Timeline,
+    store: &orrery::store::Store,
+    liar: &Present<'_>,
+) -> u64 {
+    use orrery::programs::state::{Known, PreState, States};
+
+    let states = States::new(store, Some(liar));
+    let mut wrong = 0;
+    for asked in &timeline.asked {
+        let Some(call) = crate::state::host_call(store, asked, section) else { continue };
+        let of_ledger = states.at(LedgerSeq(asked.ledger)).unwrap();
+        let state = of_ledger.before(asked.order, &[]);
+        for key in call.footprint_keys() {
+            let Known::Present(entry, _) = state.entry(key).unwrap() else { continue };
+            let Truth::There(true_entry) = timeline.truth(key, asked.when) else { continue };
+            let told = timeline.is_changed_by_stored(key, asked, |ledger| {
+                store.ledger(LedgerSeq(ledger)).unwrap().is_some()
+            });
+            wrong += u64::from(entry.data != true_entry.data && told);
+        }
+    }
+    wrong
+}
+
+fn rpc_answer(timeline: &Timeline, as_of: u32, question: &Question) -> Reply {
+    let asked: Value = serde_json::from_slice(&question.body).unwrap();
+    assert_eq!(asked["method"], "getLedgerEntries");
+    assert_eq!(asked["params"]["xdrFormat"], "base64");
+    let mut entries = Vec::new();
+    for key in asked["params"]["keys"].as_array().unwrap() {
+        let key = key.as_str().unwrap();
+        let xdr = STANDARD.decode(key).unwrap();
+        let ledger_key = LedgerKey::from_xdr(&xdr, Limits::none()).unwrap();
+        let Some(held) = held(timeline, as_of, &ledger_key) else { continue };
+        let data: &LedgerEntryData = &held.entry.data;
+        let mut entry = json!({
+            "key": key,
+            "xdr": data.to_xdr_base64(Limits::none()).unwrap(),
+            "lastModifiedLedgerSeq": held.entry.last_modified_ledger_seq,
+            "extXdr": held.entry.ext.to_xdr_base64(Limits::none()).unwrap(),
+        });
+        if let Some(until) = held.live_until {
+            entry["liveUntilLedgerSeq"] = json!(until);
+        }
+        entries.push(entry);
+    }
+    let result = json!({ "entries": entries, "latestLedger": as_of });
+    Reply::json(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }))
+}
+
+#[test]
+fn an_rpc_server_says_the_same_over_http() {
+    let Some(section) = local_network() else { return };
+    let model = timeline(&section);
+    let last = section.last();
+    let stored = section.store(second_half(&section), &IndexOptions::default());
+    let present = Present::new(&model, last);
+    let expected = check(&section, &model, &stored.store, Some(&present));
+
+    let of_server = timeline(&section);
+    let server = Provider::start(move |question| rpc_answer(&of_server, last, question));
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let settings = RpcSettings::new(format!("http://{}/", server.address()));
+    let upstream = AskedEntries::new(&settings, runtime.handle().clone()).unwrap();
+    let fresh = section.store(second_half(&section), &IndexOptions::default());
+    let answers = check(&section, &model, &fresh.store, Some(&upstream));
+    assert_eq!(answers.to_string(), expected.to_string());
+    assert!(!server.questions().is_empty());
+}
+
+#[test]
+fn answers_of_an_rpc_server_that_cannot_be_right_are_refused() {
+    let Some(section) = local_network() else { return };
+    let model = timeline(&section);
+    let key = model.keys().find(|key| matches!(key, LedgerKey::Account(_))).unwrap().clone();
+    let other = model.keys().filter(|key| matches!(key, LedgerKey::Account(_))).nth(1).unwrap();
+    let base64 = |key: &LedgerKey| key.to_xdr_base64(Limits::none()).unwrap();
+    let entry = held(&model, section.last(), &key).unwrap().entry;
+    let data = entry.data.to_xdr_base64(Limits::none()).unwrap();
+    let item = |key: &str, xdr: &str| json!({"key": key, "xdr": xdr, "lastModifiedLedgerSeq": 5});
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for (result, sentence) in [
+        (json!({"entries": [item(&base64(other), &data)], "latestLedger": 9}), "not asked for"),
+        (json!({"entries": [item(&base64(&key), "AAAA")], "latestLedger": 9}), "that is not XDR"),
+        (json!({"entries": [item(&base64(&key), "%")], "latestLedger": 9}), "that is not XDR"),
+        (json!({"entries": []}), "a result of another form"),
+        (json!({"entries": null, "latestLedger": 9}), ""),
+    ] {
+        let server = Provider::start(move |question| {
+            let asked: Value = serde_json::from_slice(&question.body).unwrap();
+            Reply::json(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
+        });
+        let settings = RpcSettings::new(format!("http://{}/", server.address()));
+        let upstream = AskedEntries::new(&settings, runtime.handle().clone()).unwrap();
+        match upstream.look_up(std::slice::from_ref(&key)) {
+            Ok(answer) => {
+                assert!(sentence.is_empty(), "{sentence}");
+                assert_eq!((answer.as_of, answer.entries), (LedgerSeq(9), vec![None]));
+            }
+            Err(error) => {
+                assert!(!sentence.is_empty() && error.to_string().contains(sentence), "{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The database file and its log, deleted, cut off and with flipped bits: the damage is noticed or does not
+//! matter, and what is built anew is the same as before. Wrong rows are never shown.
+//!
+//! Small: 60 flips; full: 1,000.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use orrery::domain::Owner;
+use orrery::tables::Tables;
+use orrery::tables::query::QueryError;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::json;
+use stellar_xdr::ScVal;
+
+use super::support::{Program, World, database, emit, i128, list, log, owner, string};
+use crate::common::size;
+
+/// A file with a log: the worker is killed, so that the last changes are not in the file itself.
+struct Prepared {
+    world: World,
+    alice: Owner,
+    program: Program,
+    digest: String,
+    /// The owner's directory as it was.
+    kept: PathBuf,
+}
+
+fn prepare() -> Prepared {
+    let (world, alice) = (World::new(), owner("alice"));
+    let mut program = Program::new(1, "p");
+    for number in 0..3_000u32 {
+        let fields = [
+            ("n", ScVal::U32(number)),
+            ("wide", i128(i128::from(number) << 90)),
+            ("text", string(format!("{number}").repeat(number as usize % 40))),
+            ("list", list((0..number % 4).map(ScVal::U32))),
+        ];
+        program.run(vec![emit("t", fields)]).unwrap();
+    }
+    let feed = |program: &Program| program.feed(&world.tables, &alice, 700);
+    feed(&program);
+    // In the file so far; the rest is in the log alone.
+    world.tables.close();
+    for number in 3_000..3_400u32 {
+        program.run(vec![emit("t", [("n", ScVal::U32(number))])]).unwrap();
+        program.run(vec![emit("u", [("n", ScVal::U32(number))])]).unwrap();
+    }
+    feed(&program);
+    let digest = world.tables.digest(&alice).unwrap();
+    kill(&world.tables, &alice);
+    let directory = world.tables.directory(&alice);
+    let kept = world.root.path().join("kept");
+    copy(&directory, &kept);
+    assert!(log(&database(&world.tables, &alice)).metadata().unwrap().len() > 1_000);
+    Prepared { world, alice, program, digest, kept }
+}
+
+fn kill(tables: &Tables, owner: &Owner) {
+    use rustix::process::{Pid, Signal, kill_process};
+    let process = tables.process(owner).unwrap();
+    kill_process(Pid::from_raw(i32::try_from(process).unwrap()).unwrap(), Signal::KILL).unwrap();
+    super::support::wait_for("the worker is gone", || tables.process(owner).is_none());
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+impl Prepared {
+    /// The directory as it was.
+    fn restore(&mut self) {
+        self.world.tables.close();
+        let directory = self.world.tables.directory(&self.alice);
+        fs::remove_dir_all(&directory).unwrap();
+        copy(&self.kept, &directory);
+        self.world.reopen();
+    }
+
+    /// What a service does: asks how far the file is, and feeds what is missing.
+    fn recover(&self) {
+        for _ in 0..5 {
+            let tables = &self.world.tables;
+            let Ok(watermarks) = tables.watermarks(&self.alice) else { continue };
+            let after = watermarks.get(&self.program.id).copied().unwrap_or(0);
+            let changes =
+                vec![self.program.definition(), self.program.between(after, self.program.end())];
+            if tables.apply(&self.alice, changes).is_ok()
+                && tables.set_complete(&self.alice).is_ok()
+            {
+                return;
+            }
+        }
+        panic!("the tables do not recover");
+    }
+
+    /// Asks for everything, which is either refused or right.
+    fn look(&self, damage: &str) -> &'static str {
+        let sql = "SELECT count(*) AS n, sum(n) AS sum, sum(wide >> 90) AS wide,
+            sum(length(text)) AS text, sum(len(list)) AS list FROM program_1_t";
+        match self.world.try_rows(&self.alice, sql) {
+            Ok(rows) => {
+                assert_eq!(rows, self.right(), "{damage}");
+                "harmless"
+            }
+            Err(QueryError::Unavailable(_)) => "noticed",
+            Err(error) => panic!("{damage}: {error}"),
+        }
+    }
+
+    fn right(&self) -> serde_json::Value {
+        let text: usize = (0..3_000usize).map(|n| n.to_string().len() * (n % 40)).sum();
+        let list: u32 = (0..3_000u32).map(|n| n % 4).sum();
+        let (sum, wide) = ((0..3_400u64).sum::<u64>(), (0..3_000u64).sum::<u64>());
+        json!([{"n": 3_400, "sum": sum, "wide": wide, "text": text, "list": list}])
+    }
+
+    /// Damages, looks, recovers, compares.
+    fn survive(&mut self, damage: &str, how: impl FnOnce(&Path, &Path)) -> &'static str {
+        self.restore();
+        let database = database(&self.world.tables, &self.alice);
+        how(&database, &log(&database));
+        let found = self.look(damage);
+        self.recover();
+        let digest = self.world.tables.digest(&self.alice).or_else(|_| {
+            // What no query had touched is noticed only now.
+            self.recover();
+            self.world.tables.digest(&self.alice)
+        });
+        assert_eq!(digest.as_ref().ok(), Some(&self.digest), "{damage}: {digest:?}");
+        assert_eq!(self.look(damage), "harmless", "{damage}");
+        found
+    }
+}
+
+fn cut(path: &Path, to: u64) {
+    OpenOptions::new().write(true).open(path).unwrap().set_len(to).unwrap();
+}
+
+fn flip(path: &Path, at: u64, bit: u8) {
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ (1 << bit)], at).unwrap();
+}
+
+fn length(path: &Path) -> u64 {
+    path.metadata().unwrap().len()
+}
+
+#[test]
+fn what_is_deleted_is_built_anew() {
+    let mut prepared = prepare();
+    let delete = |path: &Path| fs::remove_file(path).unwrap();
+    assert_eq!(prepared.survive("nothing", |_, _| {}), "harmless");
+    assert_eq!(prepared.survive("the file", |file, _| delete(file)), "noticed");
+    assert_eq!(prepared.survive("the log", |_, log| delete(log)), "noticed");
+    let both = |file: &Path, log: &Path| [file, log].into_iter().for_each(delete);
+    assert_eq!(prepared.survive("both", both), "noticed");
+    let directory = |file: &Path, _: &Path| fs::remove_dir_all(file.parent().unwrap()).unwrap();
+    assert_eq!(prepared.survive("the directory", directory), "noticed");
+    let empty = |file: &Path, _: &Path| cut(file, 0);
+    assert_eq!(prepared.survive("all of the file", empty), "noticed");
+    let other = |file: &Path, _: &Path| fs::write(file, b"no database").unwrap();
+    assert_eq!(prepared.survive("another file", other), "noticed");
+}
+
+#[test]
+fn what_is_cut_off_is_noticed() {
+    let mut prepared = prepare();
+    let mut random = ChaCha8Rng::seed_from_u64(2);
+    let mut found = Vec::new();
+    for number in 0..size::choose(12, 100) {
+        let of_log = number % 2 == 0;
+        let name = format!("cut {number}, of the log: {of_log}");
+        found.push(prepared.survive(&name, |file, log| {
+            let path = if of_log { log } else { file };
+            cut(path, random.random_range(0..length(path)));
+        }));
+    }
+    let noticed = found.iter().filter(|found| **found == "noticed").count();
+    assert!(noticed * 2 > found.len(), "{found:?}");
+}
+
+#[test]
+fn flipped_bits_are_noticed_or_do_not_matter() {
+    let mut prepared = prepare();
+    let mut random = ChaCha8Rng::seed_from_u64(3);
+    let (mut noticed, flips) = (0, size::choose(60, 1_000));
+    for number in 0..flips {
+        let of_log = number % 3 == 0;
+        // The first pages say where everything is.
+        let early = number % 3 == 1 && number % 2 == 0;
+        let mut at = 0;
+        let bit = random.random_range(0..8);
+        let name = format!("flip {number}, of the log: {of_log}, early: {early}");
+        let found = prepared.survive(&name, |file, log| {
+            let path = if of_log { log } else { file };
+            let end = if early { 12_288 } else { length(path) };
+            at = random.random_range(0..end);
+            flip(path, at, bit);
+        });
+        noticed += u64::from(found == "noticed");
+    }
+    eprintln!("{noticed} of {flips} flips were noticed, the others do not matter");
+    assert!(noticed > 0);
+}
+
+#[test]
+fn a_file_that_is_cut_off_while_it_is_used_is_built_anew() {
+    let prepared = prepare();
+    // The worker has the file open and has read none of the rows.
+    prepared.world.tables.watermarks(&prepared.alice).unwrap();
+    cut(&database(&prepared.world.tables, &prepared.alice), 300_000);
+    assert_eq!(prepared.look("cut while used"), "noticed");
+    prepared.recover();
+    assert_eq!(prepared.world.tables.digest(&prepared.alice).unwrap(), prepared.digest);
+    let aside = fs::read_dir(prepared.world.tables.directory(&prepared.alice))
+        .unwrap()
+        .filter(|entry| {
+            entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with("damaged-")
+        })
+        .count();
+    assert!(aside >= 1);
+}

@@ -1,0 +1,172 @@
+//! Kill −9 in the middle of changes, again and again: what was acknowledged is there, nothing is there
+//! twice, and what was half done is not there at all.
+//!
+//! Small: 30 kills; full: 1,000.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use orrery::domain::ProgramId;
+use orrery::tables::{Change, Tables};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use stellar_xdr::ScVal;
+
+use super::support::{Program, World, emit, i128, list, owner, string};
+use crate::common::size;
+
+fn kill(process: u32) {
+    let process = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
+    // It may have been ended by a kill before.
+    let _ = kill_process(process, Signal::KILL);
+}
+
+/// A run with a few rows of two tables, whose columns change as the runs go on.
+fn run(program: &mut Program, number: u32) {
+    let wide = if number.is_multiple_of(37) { i128(i128::MIN) } else { i128(i128::from(number)) };
+    let mut emits = Vec::new();
+    for part in 0..number % 5 {
+        let mut fields = vec![("n", ScVal::U32(number)), ("part", ScVal::U32(part))];
+        if number > 20 {
+            fields.push(("wide", if number > 60 { wide.clone() } else { ScVal::I32(-1) }));
+        }
+        if number > 40 {
+            fields.push(("list", list((0..part).map(|at| string(format!("{at}"))))));
+        }
+        emits.push(emit("t", fields));
+    }
+    if number.is_multiple_of(3) {
+        emits.push(emit("u", [("note", string("x".repeat(number as usize % 2_000)))]));
+    }
+    program.run(emits).unwrap();
+}
+
+/// Feeds an owner from wherever its file is to the end of the log, as often as it takes.
+fn feed(tables: &Tables, program: &Program, batch: u64) {
+    let owner = owner("alice");
+    let mut failures = 0;
+    loop {
+        let Ok(watermarks) = tables.watermarks(&owner) else {
+            failures += 1;
+            assert!(failures < 1_000, "it never comes up");
+            continue;
+        };
+        let known = watermarks.get(&program.id).copied();
+        let after = known.unwrap_or(0);
+        if known.is_some() && after == program.end() {
+            return;
+        }
+        let up_to = program.end().min(after + batch);
+        let changes = vec![program.definition(), program.between(after, up_to)];
+        if tables.apply(&owner, changes).is_err() {
+            failures += 1;
+            assert!(failures < 1_000, "it never gets anywhere");
+        }
+    }
+}
+
+#[test]
+fn rows_survive_kills_once_each() {
+    let world = World::new();
+    let alice = owner("alice");
+    let mut program = Program::new(1, "p");
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let mut kills = 0;
+    let wanted = size::choose(30, 1_000);
+    let mut number = 0;
+    while kills < wanted {
+        for _ in 0..random.random_range(1..200) {
+            number += 1;
+            run(&mut program, number);
+        }
+        let over = AtomicBool::new(false);
+        let pause = Duration::from_micros(random.random_range(0..60_000));
+        kills += thread::scope(|scope| {
+            let killer = scope.spawn(|| {
+                thread::sleep(pause);
+                let process = world.tables.process(&alice);
+                let busy = !over.load(Ordering::Acquire);
+                process.inspect(|process| kill(*process)).map_or(0, |_| u64::from(busy))
+            });
+            feed(&world.tables, &program, random.random_range(1..60));
+            over.store(true, Ordering::Release);
+            killer.join().unwrap()
+        });
+    }
+    feed(&world.tables, &program, 1_000);
+    world.tables.set_complete(&alice).unwrap();
+    check(&world, &program);
+    // The file that went through all of it is the same as one that went through nothing.
+    let calm = owner("calm");
+    program.feed(&world.tables, &calm, 10_000);
+    let digests = [&alice, &calm].map(|owner| world.tables.digest(owner).unwrap());
+    assert_eq!(digests[0], digests[1]);
+}
+
+/// Compares the file with the list in memory: every row once, in its order.
+fn check(world: &World, program: &Program) {
+    let alice = owner("alice");
+    for target in ["t", "u"] {
+        let rows: Vec<_> = program.rows.iter().filter(|row| row.emit.target == target).collect();
+        let sql = format!(
+            "SELECT count(*) AS n, count(DISTINCT _service_event_id) AS different
+             FROM program_1_{target}"
+        );
+        let found = world.rows(&alice, &sql);
+        assert_eq!(found[0]["n"], json!(rows.len()), "{target}");
+        assert_eq!(found[0]["different"], json!(rows.len()), "{target}");
+        for (page, rows) in rows.chunks(5_000).enumerate() {
+            let sql = format!(
+                "SELECT _service_event_id AS id FROM program_1_{target} LIMIT 5000 OFFSET {}",
+                page * 5_000
+            );
+            let found = world.rows(&alice, &sql);
+            let ids: Vec<String> = rows.iter().map(|row| row.event_id.to_string()).collect();
+            let found: Vec<&str> =
+                found.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
+            assert_eq!(found, ids, "{target}");
+        }
+    }
+}
+
+#[test]
+fn rows_that_do_not_continue_what_is_there_are_refused() {
+    let (world, alice) = (World::new(), owner("alice"));
+    let mut program = Program::new(1, "p");
+    (1..10).for_each(|number| run(&mut program, number));
+    program.feed(&world.tables, &alice, 100);
+    for change in [program.between(0, 9), program.between(3, 9)] {
+        let error = world.tables.apply(&alice, vec![change]).unwrap_err();
+        assert!(error.to_string().starts_with("program 1 has rows up to 9"), "{error}");
+    }
+    let unknown = Change::Rows { program: ProgramId(2), after: 0, up_to: 1, rows: Vec::new() };
+    assert!(world.tables.apply(&alice, vec![unknown]).is_err());
+    // What came before in the same change is not there either.
+    let mut more = Program::new(3, "q");
+    run(&mut more, 4);
+    let changes = vec![more.definition(), more.between(0, 1), program.between(0, 9)];
+    assert!(world.tables.apply(&alice, changes).is_err());
+    assert_eq!(
+        world.tables.watermarks(&alice).unwrap().into_iter().collect::<Vec<_>>(),
+        [(program.id, 9)]
+    );
+    assert!(world.try_rows(&alice, "SELECT * FROM program_3_t").is_err());
+    check(&world, &program);
+}
+
+#[test]
+fn a_worker_ends_with_its_parent_and_another_gets_its_file() {
+    let mut world = World::new();
+    let alice = owner("alice");
+    let mut program = Program::new(1, "p");
+    (1..10).for_each(|number| run(&mut program, number));
+    program.feed(&world.tables, &alice, 100);
+    let process = world.tables.process(&alice).unwrap();
+    world.reopen();
+    assert_eq!(world.tables.watermarks(&alice).unwrap()[&program.id], 9);
+    assert_ne!(world.tables.process(&alice), Some(process));
+    assert!(!std::path::Path::new(&format!("/proc/{process}")).exists());
+}

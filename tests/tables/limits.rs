@@ -1,0 +1,200 @@
+//! Limits of queries: time, memory, rows, bytes, text, and how many at a time.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orrery::tables::query::{Format, QueryError, QueryRequest};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use stellar_xdr::ScVal;
+
+use super::support::{Program, World, emit, owner, wait_for};
+
+/// Runs until it is stopped.
+const ENDLESS: &str = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c";
+
+fn request(query: &str) -> QueryRequest {
+    QueryRequest { query: query.to_owned(), ..QueryRequest::default() }
+}
+
+fn quick() -> World {
+    World::with(|settings| settings.limits.time = Duration::from_millis(500))
+}
+
+#[test]
+fn a_query_that_takes_too_long_is_stopped_and_the_process_stays() {
+    let (world, alice) = (quick(), owner("alice"));
+    world.tables.set_complete(&alice).unwrap();
+    let process = world.tables.process(&alice);
+    let begun = Instant::now();
+    let error = world.try_rows(&alice, ENDLESS).unwrap_err();
+    assert_eq!(error.to_string(), "the query took longer than 0.5 s and was stopped: ask for less");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(world.rows(&alice, "SELECT 1 AS a"), json!([{"a": 1}]));
+    assert_eq!(world.tables.process(&alice), process);
+}
+
+#[test]
+fn a_process_that_does_not_stop_is_killed() {
+    let (world, alice) = (quick(), owner("alice"));
+    world.tables.set_complete(&alice).unwrap();
+    let process = world.tables.process(&alice).unwrap();
+    let pid = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
+    // A process that is stopped answers nothing at all, whatever interrupts it.
+    kill_process(pid, Signal::STOP).unwrap();
+    let begun = Instant::now();
+    let error = world.try_rows(&alice, "SELECT 1").unwrap_err();
+    assert_eq!(error, QueryError::TimedOut(Duration::from_millis(500)));
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert_eq!(world.rows(&alice, "SELECT 1 AS a"), json!([{"a": 1}]));
+    assert_ne!(world.tables.process(&alice), Some(process));
+}
+
+#[test]
+fn an_answer_that_is_too_large_is_refused_and_never_cut() {
+    let world = World::with(|settings| settings.limits.bytes = 100_000);
+    let alice = owner("alice");
+    world.tables.set_complete(&alice).unwrap();
+    let refuse = |request: QueryRequest| match world.tables.query(&alice, request) {
+        Err(QueryError::TooLarge(sentence)) => sentence,
+        other => panic!("{other:?}"),
+    };
+    let count = |query: &str| world.rows(&alice, query).as_array().unwrap().len();
+    assert_eq!(count("SELECT 1 FROM range(10000)"), 10_000);
+    assert_eq!(
+        refuse(request("SELECT 1 FROM range(10001)")),
+        "The answer has more than 10000 rows: use LIMIT, or ask for less"
+    );
+    let few = QueryRequest { max_rows: Some(5), ..request("SELECT 1 FROM range(6)") };
+    assert!(refuse(few).contains("more than 5 rows"));
+    let many = QueryRequest { max_rows: Some(1 << 40), ..request("SELECT 1 FROM range(10001)") };
+    assert!(refuse(many).contains("more than 10000 rows"));
+    for format in [Format::Rows, Format::Columns, Format::Csv, Format::Arrow, Format::Parquet] {
+        let long = "SELECT md5(range::VARCHAR) AS a FROM range(9000)";
+        let sentence = refuse(QueryRequest { format, ..request(long) });
+        assert_eq!(
+            sentence, "The answer is longer than 100000 bytes: ask for fewer rows or columns",
+            "{format:?}"
+        );
+    }
+    // Exactly as long as allowed: 100,000 bytes with `[{"a":""}]` around the text.
+    let exact = |length: usize| format!("SELECT repeat('x', {length}) AS a");
+    assert_eq!(count(&exact(100_000 - 10)), 1);
+    assert!(refuse(request(&exact(100_000 - 9))).contains("longer than"));
+}
+
+#[test]
+fn a_query_may_be_64_kib_long() {
+    let (world, alice) = (World::new(), owner("alice"));
+    world.tables.set_complete(&alice).unwrap();
+    let sql = |length: usize| format!("SELECT '{}' = '' AS a", "x".repeat(length - 19));
+    assert_eq!(sql(65_536).len(), 65_536);
+    assert_eq!(world.rows(&alice, &sql(65_536)), json!([{"a": false}]));
+    let error = world.try_rows(&alice, &sql(65_537)).unwrap_err();
+    assert_eq!(error.to_string(), "The query is 65537 bytes long; it may have 65536");
+}
+
+#[test]
+fn memory_has_an_end_and_the_next_query_works() {
+    let world = World::with(|settings| {
+        settings.limits.memory = 64 << 20;
+        settings.limits.time = Duration::from_secs(60);
+    });
+    let alice = owner("alice");
+    world.tables.set_complete(&alice).unwrap();
+    for hog in [
+        "SELECT list(range) FROM range(100000000)",
+        "SELECT count(*) FROM (SELECT DISTINCT hash(range) FROM range(50000000))",
+        "SELECT length(repeat('x', 2000000000)) FROM range(3)",
+    ] {
+        let error = world.try_rows(&alice, hog).unwrap_err();
+        assert!(
+            matches!(&error, QueryError::Refused(sentence) if sentence.contains("Memory"))
+                || matches!(error, QueryError::Unavailable(_)),
+            "{hog}: {error:?}"
+        );
+        assert_eq!(world.rows(&alice, "SELECT 1 AS a"), json!([{"a": 1}]), "{hog}");
+    }
+}
+
+#[test]
+fn four_queries_of_an_owner_run_at_a_time() {
+    let world = World::with(|settings| settings.limits.time = Duration::from_secs(3));
+    let (alice, bob) = (owner("alice"), owner("bob"));
+    for owner in [&alice, &bob] {
+        world.tables.set_complete(owner).unwrap();
+    }
+    thread::scope(|scope| {
+        let run = || loop {
+            // The query that looks whether there are four takes the place of one.
+            match world.try_rows(&alice, ENDLESS) {
+                Err(QueryError::Busy(_)) => thread::yield_now(),
+                other => return other,
+            }
+        };
+        let running: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
+        wait_for("a fifth is refused", || {
+            matches!(world.try_rows(&alice, "SELECT 1"), Err(QueryError::Busy(4)))
+        });
+        // Others do not wait for it, and neither do rows.
+        assert_eq!(world.rows(&bob, "SELECT 1 AS a"), json!([{"a": 1}]));
+        let mut program = Program::new(1, "p");
+        program.run(vec![emit("t", [("n", ScVal::U32(1))])]).unwrap();
+        let begun = Instant::now();
+        program.feed(&world.tables, &alice, 1);
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        for query in running {
+            assert!(matches!(query.join().unwrap(), Err(QueryError::TimedOut(_))));
+        }
+    });
+    assert_eq!(world.rows(&alice, "SELECT n FROM p_t"), json!([{"n": 1}]));
+}
+
+#[test]
+fn workers_that_nobody_needs_end() {
+    let world = World::with(|settings| {
+        settings.limits.idle = Duration::from_millis(300);
+        settings.limits.workers = 2;
+    });
+    let owners: Vec<_> = (0..5).map(|number| owner(&number.to_string())).collect();
+    for owner in &owners {
+        world.tables.set_complete(owner).unwrap();
+    }
+    wait_for("all of them end", || {
+        owners.iter().all(|owner| world.tables.process(owner).is_none())
+    });
+    assert_eq!(world.rows(&owners[0], "SELECT 1 AS a"), json!([{"a": 1}]));
+}
+
+#[test]
+fn parameters_are_values_and_never_text_of_the_statement() {
+    let (world, alice) = (World::new(), owner("alice"));
+    world.tables.set_complete(&alice).unwrap();
+    let ask = |query: &str, params: Value| {
+        let params = params.as_array().unwrap().clone();
+        let request = QueryRequest { params, ..request(query) };
+        let answer = world.tables.query(&alice, request)?;
+        Ok::<Value, QueryError>(serde_json::from_slice(&answer.bytes).unwrap())
+    };
+    let all = json!([null, true, -1, u64::MAX, 1.5, "'; DROP TABLE x --", [1, 2]]);
+    let rows = ask("SELECT ? AS a, ? AS b, ? AS c, ? AS d, ? AS e, ? AS f, ? AS g", all).unwrap();
+    let expected = json!([{"a": null, "b": true, "c": -1, "d": u64::MAX.to_string(), "e": 1.5,
+        "f": "'; DROP TABLE x --", "g": [1, 2]}]);
+    assert_eq!(rows, expected);
+    for (query, params, sentence) in [
+        ("SELECT ?", json!([]), "The query has 1 parameters, and 0 values were given"),
+        ("SELECT 1", json!([1]), "The query has 0 parameters, and 1 values were given"),
+        (
+            "SELECT ?",
+            json!([1e300]),
+            "The parameter 1e+300 has too many digits: give it as a string",
+        ),
+        (
+            "SELECT ?",
+            json!([{}]),
+            "A parameter may be null, a boolean, a number, a string or a list",
+        ),
+    ] {
+        assert_eq!(ask(query, params).unwrap_err().to_string(), sentence);
+    }
+}

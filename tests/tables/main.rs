@@ -1,0 +1,21 @@
+//! Tables of programs and SQL about them, with real workers: what was emitted is what is read, whatever
+//! is killed, damaged or attacked in between.
+
+#[path = "../common"]
+mod common {
+    pub mod size;
+}
+
+mod support;
+
+mod attacks;
+mod capability;
+mod corpus_attacks;
+mod corpus_capability;
+mod damage;
+mod evolution;
+mod kills;
+mod limits;
+mod owners;
+mod speed;
+mod types;

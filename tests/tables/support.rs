@@ -1,0 +1,202 @@
+//! Owners, programs and values to test with.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use orrery::domain::{ContractId, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
+use orrery::tables::query::{QueryError, QueryRequest};
+use orrery::tables::schema::{ProgramSchema, SchemaError, SchemaLimits};
+use orrery::tables::{Change, QueryLimits, Row, Tables, TablesSettings, Walls, event_id};
+use serde_json::Value;
+use stellar_xdr::{
+    Int128Parts, ScBytes, ScMap, ScMapEntry, ScString, ScSymbol, ScVal, ScVec, UInt128Parts,
+};
+use tempfile::TempDir;
+
+/// Tables in a directory of their own.
+pub struct World {
+    pub tables: Tables,
+    pub settings: TablesSettings,
+    pub root: TempDir,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// With other settings than usual.
+    pub fn with(change: impl FnOnce(&mut TablesSettings)) -> Self {
+        let root = TempDir::new().unwrap();
+        let mut settings = TablesSettings {
+            directory: root.path().join("tables"),
+            worker: PathBuf::from(env!("CARGO_BIN_EXE_orrery")),
+            limits: QueryLimits::default(),
+            walls: Walls::default(),
+        };
+        change(&mut settings);
+        let tables = Tables::open(settings.clone()).unwrap();
+        Self { tables, settings, root }
+    }
+
+    /// The same directory, opened anew after everything was closed.
+    pub fn reopen(&mut self) {
+        self.tables.close();
+        self.tables = Tables::open(self.settings.clone()).unwrap();
+    }
+
+    /// The rows of an answer.
+    pub fn rows(&self, owner: &Owner, sql: &str) -> Value {
+        self.try_rows(owner, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// The rows of an answer, or why there is none.
+    pub fn try_rows(&self, owner: &Owner, sql: &str) -> Result<Value, QueryError> {
+        let request = QueryRequest { query: sql.to_owned(), ..QueryRequest::default() };
+        let answer = self.tables.query(owner, request)?;
+        Ok(serde_json::from_slice(&answer.bytes).unwrap())
+    }
+}
+
+pub fn owner(name: &str) -> Owner {
+    Owner(name.to_owned())
+}
+
+/// A program as its owner has it, with everything that it has emitted so far.
+pub struct Program {
+    pub id: ProgramId,
+    pub project: String,
+    pub schema: ProgramSchema,
+    pub rows: Vec<Row>,
+    /// Entries of the row log: how many rows there were after each.
+    pub log: Vec<usize>,
+}
+
+impl Program {
+    pub fn new(id: u32, project: &str) -> Self {
+        let (id, project) = (ProgramId(id), project.to_owned());
+        Self { id, project, schema: ProgramSchema::default(), rows: Vec::new(), log: Vec::new() }
+    }
+
+    /// The program's definition as it is now.
+    pub fn definition(&self) -> Change {
+        let (id, project, schema) = (self.id, self.project.clone(), self.schema.clone());
+        Change::Program { id, project, own: true, schema }
+    }
+
+    /// Runs once: the emits of one transaction, admitted or not.
+    pub fn run(&mut self, emits: Vec<Emit>) -> Result<(), SchemaError> {
+        if let Some(schema) = self.schema.admit(&emits, SchemaLimits::default())? {
+            self.schema = schema;
+        }
+        let number = u32::try_from(self.log.len()).unwrap() + 1;
+        let mut transaction = [0; 32];
+        transaction[..4].copy_from_slice(&number.to_be_bytes());
+        transaction[31] = u8::try_from(self.id.0 % 256).unwrap();
+        let transaction: TxHash = Hash32(transaction);
+        for (at, emit) in (0..).zip(emits) {
+            self.rows.push(Row {
+                emit,
+                transaction,
+                event_id: event_id(self.id, &transaction, at),
+                ledger: LedgerSeq(1_000 + number),
+                closed_at: 1_700_000_000 + i64::from(number) * 5,
+            });
+        }
+        self.log.push(self.rows.len());
+        Ok(())
+    }
+
+    /// The rows after a number of the log, up to another.
+    pub fn between(&self, after: u64, up_to: u64) -> Change {
+        let at = |number: u64| match usize::try_from(number).unwrap() {
+            0 => 0,
+            number => self.log[number - 1],
+        };
+        let rows = self.rows[at(after)..at(up_to)].to_vec();
+        Change::Rows { program: self.id, after, up_to, rows }
+    }
+
+    /// The number of the last entry of the log.
+    pub fn end(&self) -> u64 {
+        u64::try_from(self.log.len()).unwrap()
+    }
+
+    /// Brings the tables of an owner to the end of the log, a number of entries at a time.
+    pub fn feed(&self, tables: &Tables, owner: &Owner, at_a_time: u64) {
+        let mut after = tables.watermarks(owner).unwrap().get(&self.id).copied().unwrap_or(0);
+        tables.apply(owner, vec![self.definition()]).unwrap();
+        while after < self.end() {
+            let up_to = self.end().min(after + at_a_time);
+            tables.apply(owner, vec![self.between(after, up_to)]).unwrap();
+            after = up_to;
+        }
+        tables.set_complete(owner).unwrap();
+    }
+}
+
+/// An emit of a struct.
+pub fn emit(target: &str, fields: impl IntoIterator<Item = (&'static str, ScVal)>) -> Emit {
+    let mut fields: Vec<ScMapEntry> =
+        fields.into_iter().map(|(key, val)| ScMapEntry { key: symbol(key), val }).collect();
+    fields.sort();
+    Emit {
+        contract: ContractId([7; 32]),
+        target: target.to_owned(),
+        fields: ScMap(fields.try_into().unwrap()),
+    }
+}
+
+pub fn symbol(text: &str) -> ScVal {
+    ScVal::Symbol(ScSymbol(text.try_into().unwrap()))
+}
+
+pub fn string(text: impl AsRef<[u8]>) -> ScVal {
+    ScVal::String(ScString(text.as_ref().try_into().unwrap()))
+}
+
+pub fn bytes(bytes: &[u8]) -> ScVal {
+    ScVal::Bytes(ScBytes(bytes.try_into().unwrap()))
+}
+
+pub fn i128(number: i128) -> ScVal {
+    let hi = i64::try_from(number >> 64).unwrap();
+    ScVal::I128(Int128Parts { hi, lo: number.cast_unsigned() as u64 })
+}
+
+pub fn u128(number: u128) -> ScVal {
+    let hi = u64::try_from(number >> 64).unwrap();
+    ScVal::U128(UInt128Parts { hi, lo: number as u64 })
+}
+
+pub fn list(values: impl IntoIterator<Item = ScVal>) -> ScVal {
+    ScVal::Vec(Some(ScVec(values.into_iter().collect::<Vec<_>>().try_into().unwrap())))
+}
+
+pub fn map(entries: impl IntoIterator<Item = (ScVal, ScVal)>) -> ScVal {
+    let mut entries: Vec<ScMapEntry> =
+        entries.into_iter().map(|(key, val)| ScMapEntry { key, val }).collect();
+    entries.sort();
+    ScVal::Map(Some(ScMap(entries.try_into().unwrap())))
+}
+
+/// Waits for something that comes true by itself.
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..12_000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("it does not come true: {what}");
+}
+
+/// The database file of an owner.
+pub fn database(tables: &Tables, owner: &Owner) -> PathBuf {
+    tables.directory(owner).join("tables.duckdb")
+}
+
+/// The log beside it.
+pub fn log(database: &Path) -> PathBuf {
+    database.with_extension("duckdb.wal")
+}

@@ -1,0 +1,266 @@
+//! Every type, at its extremes, from an emit to an answer.
+
+use orrery::tables::query::{Format, Numbers, QueryRequest};
+use serde_json::{Value, json};
+use stellar_xdr::{
+    AccountId, ContractId, Duration, Hash, Int256Parts, MuxedEd25519Account, PublicKey, ScAddress,
+    ScVal, TimePoint, UInt256Parts, Uint256,
+};
+
+use super::support::{Program, World, bytes, emit, i128, list, map, owner, string, symbol, u128};
+
+fn account(byte: u8) -> ScVal {
+    let key = PublicKey::PublicKeyTypeEd25519(Uint256([byte; 32]));
+    ScVal::Address(ScAddress::Account(AccountId(key)))
+}
+
+fn muxed() -> ScVal {
+    // The example of SEP-23.
+    let key = "3f0c34bf93ad0d9971d04ccc90f705511c838aad9734a4a2fb0d7a03fc7fe89a";
+    let key = hex::decode(key).unwrap().try_into().unwrap();
+    let account = MuxedEd25519Account { id: 1 << 63, ed25519: Uint256(key) };
+    ScVal::Address(ScAddress::MuxedAccount(account))
+}
+
+fn u256_max() -> ScVal {
+    let all = u64::MAX;
+    ScVal::U256(UInt256Parts { hi_hi: all, hi_lo: all, lo_hi: all, lo_lo: all })
+}
+
+fn i256_min() -> ScVal {
+    ScVal::I256(Int256Parts { hi_hi: i64::MIN, hi_lo: 0, lo_hi: 0, lo_lo: 0 })
+}
+
+/// What a value is as a column without a specification, and in an answer.
+fn cases() -> Vec<(ScVal, &'static str, Value)> {
+    let large = 10i128.pow(38);
+    let contract = ScVal::Address(ScAddress::Contract(ContractId(Hash([0; 32]))));
+    let long = "x".repeat(60_000);
+    vec![
+        (ScVal::Bool(true), "BOOLEAN", json!(true)),
+        (ScVal::U32(u32::MAX), "UINTEGER", json!(4_294_967_295_u32)),
+        (ScVal::I32(i32::MIN), "INTEGER", json!(-2_147_483_648)),
+        (ScVal::U64(9_007_199_254_740_991), "UBIGINT", json!(9_007_199_254_740_991_u64)),
+        (ScVal::U64(9_007_199_254_740_992), "UBIGINT", json!("9007199254740992")),
+        (ScVal::U64(u64::MAX), "UBIGINT", json!("18446744073709551615")),
+        (ScVal::I64(i64::MIN), "BIGINT", json!("-9223372036854775808")),
+        (ScVal::I64(-9_007_199_254_740_991), "BIGINT", json!(-9_007_199_254_740_991_i64)),
+        (ScVal::Timepoint(TimePoint(1_700_000_000)), "UBIGINT", json!(1_700_000_000)),
+        (ScVal::Duration(Duration(u64::MAX)), "UBIGINT", json!("18446744073709551615")),
+        (i128(0), "HUGEINT", json!(0)),
+        (i128(-1), "HUGEINT", json!(-1)),
+        (i128(large - 1), "HUGEINT", json!((large - 1).to_string())),
+        (i128(large), "HUGEINT", json!(large.to_string())),
+        (i128(-large), "HUGEINT", json!((-large).to_string())),
+        (i128(i128::MAX), "HUGEINT", json!(i128::MAX.to_string())),
+        (i128(i128::MIN), "HUGEINT", json!(i128::MIN.to_string())),
+        (u128(0), "UHUGEINT", json!(0)),
+        (u128(1 << 127), "UHUGEINT", json!((1u128 << 127).to_string())),
+        (u128(u128::MAX), "UHUGEINT", json!(u128::MAX.to_string())),
+        (
+            u256_max(),
+            "VARCHAR",
+            json!("115792089237316195423570985008687907853269984665640564039457584007913129639935"),
+        ),
+        (
+            i256_min(),
+            "VARCHAR",
+            json!("-57896044618658097711785492504343953926634992332820282019728792003956564819968"),
+        ),
+        (symbol("transfer"), "VARCHAR", json!("transfer")),
+        (string(""), "VARCHAR", json!("")),
+        (string("grün \u{1F30D} \"quoted\"\n"), "VARCHAR", json!("grün \u{1F30D} \"quoted\"\n")),
+        (string(b"\xff\x00a"), "VARCHAR", json!("\\xff\u{0}a")),
+        (string(&long), "VARCHAR", json!(long)),
+        (contract, "VARCHAR", json!("CAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABSC4")),
+        (account(0), "VARCHAR", json!("GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF")),
+        (
+            muxed(),
+            "VARCHAR",
+            json!("MA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJVAAAAAAAAAAAAAJLK"),
+        ),
+        (bytes(&[]), "BLOB", json!("")),
+        (bytes(&[0, 1, 254, 255]), "BLOB", json!("0001feff")),
+        (list([]), "JSON[]", json!([])),
+        (list([ScVal::U32(1), ScVal::Void]), "UINTEGER[]", json!([1, null])),
+        (list([i128(i128::MIN), i128(1)]), "HUGEINT[]", json!([i128::MIN.to_string(), 1])),
+        (list([u128(u128::MAX)]), "UHUGEINT[]", json!([u128::MAX.to_string()])),
+        (list([list([string("a")]), list([])]), "VARCHAR[][]", json!([["a"], []])),
+        (
+            map([(symbol("b"), i128(i128::MAX)), (symbol("a"), i128(-1))]),
+            "MAP(VARCHAR, HUGEINT)",
+            json!({"a": -1, "b": i128::MAX.to_string()}),
+        ),
+        (map([(u128(7), bytes(&[9]))]), "MAP(UHUGEINT, BLOB)", json!({"7": "09"})),
+        (map([(bytes(&[1]), ScVal::Bool(false))]), "MAP(BLOB, BOOLEAN)", json!({"01": false})),
+        (
+            map([(account(0), list([ScVal::U64(1)]))]),
+            "MAP(VARCHAR, UBIGINT[])",
+            json!({
+                "GAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWHF": [1]
+            }),
+        ),
+        (
+            list([symbol("Idle"), ScVal::U64(1)]),
+            "JSON",
+            json!({
+                "vec": [{"symbol": "Idle"}, {"u64": "1"}]
+            }),
+        ),
+        (
+            map([(symbol("a"), ScVal::U32(1)), (symbol("b"), symbol("x"))]),
+            "JSON",
+            json!({
+                "map": [
+                    {"key": {"symbol": "a"}, "val": {"u32": 1}},
+                    {"key": {"symbol": "b"}, "val": {"symbol": "x"}},
+                ]
+            }),
+        ),
+        (ScVal::LedgerKeyContractInstance, "JSON", json!("ledger_key_contract_instance")),
+    ]
+}
+
+#[test]
+fn values_come_back_as_they_were() {
+    let (world, owner) = (World::new(), owner("alice"));
+    let mut program = Program::new(1, "types");
+    for (number, (value, ..)) in cases().into_iter().enumerate() {
+        let target = format!("t{number}");
+        // Nothing at all before and after: null is neither empty nor zero.
+        for value in [ScVal::Void, value, ScVal::Void] {
+            program.run(vec![emit(&target, [("v", value)])]).unwrap();
+        }
+    }
+    program.feed(&world.tables, &owner, 50);
+    for (number, (value, kind, shown)) in cases().into_iter().enumerate() {
+        let sql = format!("SELECT v, typeof(v) AS t FROM program_1_t{number} ORDER BY _ledger");
+        let rows = world.rows(&owner, &sql);
+        assert_eq!(rows[0]["v"], Value::Null, "{value:?}");
+        assert_eq!(rows[1], json!({"v": shown, "t": kind}), "{value:?}");
+        assert_eq!(rows[2]["v"], Value::Null, "{value:?}");
+    }
+    let counted = world.rows(&owner, "SELECT count(*) AS n FROM information_schema.tables");
+    assert!(counted[0]["n"].as_u64().unwrap() >= cases().len() as u64);
+}
+
+#[test]
+fn every_row_says_where_it_comes_from() {
+    let (world, owner) = (World::new(), owner("alice"));
+    let mut program = Program::new(300, "my-project");
+    program.run(vec![emit("swap", [("a", i128(1))]), emit("swap", [("a", i128(2))])]).unwrap();
+    program.feed(&world.tables, &owner, 1);
+    let rows = world.rows(&owner, "SELECT * FROM retroshade.\"my-project_swap\" ORDER BY a");
+    let row = &program.rows[1];
+    assert_eq!(
+        rows[1],
+        json!({
+            "contract_id": row.emit.contract.to_string(),
+            "transaction": row.transaction.to_string(),
+            "_service_event_id": row.event_id.to_string(),
+            "_ledger": 1001,
+            "_ledger_closed_at": "2023-11-14T22:13:25",
+            "a": 2,
+        })
+    );
+    let keys: Vec<&String> = rows[0].as_object().unwrap().keys().collect();
+    assert_eq!(keys.len(), 6);
+    let described = world.rows(&owner, "DESCRIBE program_300_swap");
+    let described: Vec<(&str, &str)> = described
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["column_name"].as_str().unwrap(), row["column_type"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        described,
+        [
+            ("contract_id", "VARCHAR"),
+            ("transaction", "VARCHAR"),
+            ("_service_event_id", "VARCHAR"),
+            ("_ledger", "BIGINT"),
+            ("_ledger_closed_at", "TIMESTAMP"),
+            ("a", "HUGEINT"),
+        ]
+    );
+}
+
+#[test]
+fn names_may_be_words_of_sql_and_anything_else() {
+    let (world, owner) = (World::new(), owner("alice"));
+    let mut program = Program::new(1, "select");
+    let names =
+        ["select", "from", "table", "order", "rowid", "group", "a b", "x\"y", "Grün", "null"];
+    for name in names {
+        program.run(vec![emit("where", [(name, ScVal::U32(1))])]).unwrap();
+    }
+    program.feed(&world.tables, &owner, 100);
+    for name in names {
+        let quoted = name.replace('"', "\"\"");
+        let sql = format!("SELECT sum(\"{quoted}\") AS n FROM retroshade.select_where");
+        assert_eq!(world.rows(&owner, &sql), json!([{"n": 1}]), "{name}");
+    }
+}
+
+#[test]
+fn all_integers_may_be_asked_for_as_strings() {
+    let (world, owner) = (World::new(), owner("alice"));
+    let sql = "SELECT 1::UTINYINT AS a, 1::BIGINT AS b, 1::UHUGEINT AS c, [1::HUGEINT] AS d,
+        1.5::DECIMAL(4, 1) AS e, 2.5::DOUBLE AS f, true AS g";
+    let ask = |numbers| {
+        let request = QueryRequest { query: sql.to_owned(), numbers, ..QueryRequest::default() };
+        let answer = world.tables.query(&owner, request).unwrap();
+        String::from_utf8(answer.bytes).unwrap()
+    };
+    world.tables.set_complete(&owner).unwrap();
+    assert_eq!(ask(Numbers::Exact), r#"[{"a":1,"b":1,"c":1,"d":[1],"e":1.5,"f":2.5,"g":true}]"#);
+    assert_eq!(
+        ask(Numbers::String),
+        r#"[{"a":1,"b":"1","c":"1","d":["1"],"e":"1.5","f":2.5,"g":true}]"#
+    );
+}
+
+#[test]
+fn answers_may_be_columns_csv_arrow_or_parquet() {
+    use arrow::array::{Array, AsArray};
+    use arrow::datatypes::{Decimal256Type, i256};
+
+    let (world, owner) = (World::new(), owner("alice"));
+    world.tables.set_complete(&owner).unwrap();
+    let sql = "SELECT * FROM (VALUES
+        (1, '-170141183460469231731687303715884105728'::HUGEINT, 'a,\"b\"', [1::UHUGEINT]),
+        (2, NULL, '', NULL)) AS t(n, h, \"n\", l)";
+    let ask = |format| {
+        let request = QueryRequest { query: sql.to_owned(), format, ..QueryRequest::default() };
+        world.tables.query(&owner, request).unwrap()
+    };
+    let columns = ask(Format::Columns);
+    assert_eq!(columns.media_type, "application/json");
+    assert_eq!(
+        String::from_utf8(columns.bytes).unwrap(),
+        r#"{"n":[1,2],"h":["-170141183460469231731687303715884105728",null],"n_1":["a,\"b\"",""],"l":[[1],null]}"#
+    );
+    assert_eq!(
+        String::from_utf8(ask(Format::Csv).bytes).unwrap(),
+        "n,h,n_1,l\r\n1,-170141183460469231731687303715884105728,\"a,\"\"b\"\"\",[1]\r\n2,,\"\",\r\n"
+    );
+    let arrow = ask(Format::Arrow).bytes;
+    let arrow: Vec<_> = arrow::ipc::reader::StreamReader::try_new(arrow.as_slice(), None)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    let parquet = bytes::Bytes::from(ask(Format::Parquet).bytes);
+    let parquet: Vec<_> =
+        parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(parquet, 1024)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+    for batches in [arrow, parquet] {
+        let [batch] = &batches[..] else { panic!("one batch") };
+        assert_eq!(batch.num_rows(), 2);
+        let huge = batch.column_by_name("h").unwrap().as_primitive::<Decimal256Type>();
+        assert_eq!(huge.value(0), i256::from_i128(i128::MIN));
+        assert!(huge.is_null(1));
+        assert_eq!(batch.column(2).as_string::<i32>().value(0), "a,\"b\"");
+    }
+}
