@@ -48,6 +48,8 @@ const SECRETS: &str = "secrets";
 const TABLES: &str = "tables";
 /// Between two looks for what retention no longer keeps.
 const PRUNE_EVERY: Duration = Duration::from_secs(10);
+/// Between two looks for records of programs that are too old.
+const PRUNE_RECORDS_EVERY: Duration = Duration::from_secs(600);
 /// Between two measurements of the store's size, in prunings.
 const MEASURE_EVERY: u32 = 6;
 
@@ -196,6 +198,7 @@ pub async fn run(
     let mut tasks = JoinSet::new();
     tasks.spawn(control.serve(Arc::new(controlled), stop.clone()));
     tasks.spawn(prune_regularly(Arc::clone(&ledgers), stop.clone()));
+    tasks.spawn(prune_records(Arc::clone(&programs), stop.clone()));
     tasks.spawn({
         let stop = stop.clone();
         async move { backfills.serve(stop).await }
@@ -339,6 +342,22 @@ async fn prune_regularly(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
         }
         tokio::select! {
             () = tokio::time::sleep(PRUNE_EVERY) => {}
+            () = stopped(stop.clone()) => return,
+        }
+    }
+}
+
+/// Removes records of programs that are older than they are kept.
+async fn prune_records(programs: Arc<Programs>, stop: watch::Receiver<bool>) {
+    loop {
+        let programs = Arc::clone(&programs);
+        match spawn_blocking(move || programs.prune()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!("old records of programs stay: {error}"),
+            Err(error) => tracing::error!("old records of programs stay: {error}"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PRUNE_RECORDS_EVERY) => {}
             () = stopped(stop.clone()) => return,
         }
     }

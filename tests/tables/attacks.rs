@@ -282,7 +282,7 @@ fn no_query_uses_more_than_its_share() {
             if let Some(process) = range.world.tables.process(&range.mallory) {
                 let resident = resident(process);
                 // DuckDB does not count what functions over lists take; only the process has an end then.
-                if walls.process && resident > 700 << 20 {
+                if walls.process && resident > 1 << 30 {
                     traces.push(format!("uses {resident} bytes"));
                 }
             }

@@ -20,7 +20,7 @@ use crate::domain::Hash32;
 use crate::memory;
 
 /// Longest time that compiling one module may take.
-const COMPILE_TIME: Duration = Duration::from_secs(30);
+const COMPILE_TIME: Duration = Duration::from_secs(90);
 
 /// Stack of a thread that compiles, in bytes: the compiler's own, deep for deeply nested code.
 const COMPILE_STACK: usize = 32 << 20;

@@ -6,7 +6,9 @@
 
 use std::rc::Rc;
 
-use stellar_xdr::LedgerKey;
+use stellar_xdr::{
+    ContractDataDurability, LedgerKey, LedgerKeyContractData, Limits, ReadXdr, ScVal, WriteXdr,
+};
 
 use super::ledger::{Found, LedgerStates, Wanted, after_step, before_step, is_older, is_temporary};
 use super::raw::NEAR;
@@ -70,10 +72,40 @@ impl LedgerStates<'_> {
                 // Whether it lived until the ledger in question its time to live says.
                 return Ok(changer.steps.last(wanted.xdr).map(|step| after_step(step, false)));
             }
-            None if self.is_from_the_first() => return Ok(Some(Found::Absent)),
+            None if self.is_from_the_first() || self.has_its_contract_from_the_first(wanted)? => {
+                return Ok(Some(Found::Absent));
+            }
             Some(_) | None => {}
         }
         self.after_contract(wanted)
+    }
+
+    /// Whether the contract that an entry belongs to was created in a stored ledger from which on all is
+    /// known. A contract is created once, and its data only by itself, so that what is not changed from
+    /// there on was never there.
+    fn has_its_contract_from_the_first(&self, wanted: &Wanted<'_>) -> Result<bool, StateError> {
+        let limits = Limits { depth: 500, len: wanted.xdr.len() };
+        let Some(complete) = self.reader.complete() else { return Ok(false) };
+        let Ok(LedgerKey::ContractData(data)) = LedgerKey::from_xdr(wanted.xdr, limits) else {
+            return Ok(false);
+        };
+        let instance = LedgerKey::ContractData(LedgerKeyContractData {
+            contract: data.contract,
+            key: ScVal::LedgerKeyContractInstance,
+            durability: ContractDataDurability::Persistent,
+        });
+        let xdr = instance.to_xdr(Limits::none()).map_err(|_| StateError::Key)?;
+        let Some(key) = EntryKey::from_ledger_key(&xdr) else { return Ok(false) };
+        let instance = Wanted { key, xdr: &xdr, temporary: false };
+        let first = TransactionPosition { ledger: complete.first, application_order: 0 };
+        let Some(creation) = self.reader.next_change(&instance.key, first)? else {
+            return Ok(false);
+        };
+        if !self.is_connected(creation.ledger) {
+            return Ok(false);
+        }
+        let Some(creator) = self.changer(&instance, creation)? else { return Ok(false) };
+        Ok(creator.first(&instance).is_some_and(|step| matches!(step.was, Was::Absent)))
     }
 
     /// What the next transaction that changes an entry found.
