@@ -116,13 +116,8 @@ pub enum Refused {
         most: String,
     },
     /// Code that would take long to compile.
-    #[error("{what}; a program may have {most}, because compiling more takes too long")]
-    TooComplex {
-        /// What it has.
-        what: String,
-        /// What it may have.
-        most: usize,
-    },
+    #[error("{0}: compiling that takes too long, so make it smaller or plainer")]
+    TooComplex(String),
     /// Its spec cannot be read.
     #[error(
         "the module's section '{section}' cannot be read ({reason}): build it with a \
@@ -327,7 +322,7 @@ impl Reader {
         self.loop_cost += loops.cost(locals as usize);
         if self.loop_cost > MOST_LOOP_COST {
             let what = "the module has too many loops within one another, over too many variables";
-            return refuse(what.to_owned(), MOST_LOOP_COST);
+            return Err(Failure::Refused(Refused::TooComplex(what.to_owned())));
         }
         Ok(())
     }
@@ -448,7 +443,7 @@ fn at_its_start(what: &str, units: u64, size: u64, most: usize) -> Result<(), Fa
 }
 
 fn too_complex(what: String, most: usize) -> Failure {
-    Failure::Refused(Refused::TooComplex { what, most })
+    Failure::Refused(Refused::TooComplex(format!("{what} ({most} are allowed)")))
 }
 
 fn too_much(what: &str, most: &str) -> Failure {
