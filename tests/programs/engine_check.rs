@@ -190,7 +190,7 @@ fn modules_that_would_take_long_to_compile_are_refused_and_others_do_not() {
     let params = "(param i64 i64 i64 i64 i64 i64 i64 i64)";
     refused(
         &format!("{GOOD} (func {})", params.repeat(5)),
-        "a function of 40 parameters; a program may have 32",
+        "a function of 40 parameters (32 are allowed)",
     );
     refused(&format!("{GOOD} (func (result i64 i64 i64 i64 i64) (unreachable))"), "of 5 results");
     refused(&format!("{GOOD} {}", nested(24).repeat(100)), "too many loops within one another");
@@ -208,13 +208,31 @@ fn modules_that_would_take_long_to_compile_are_refused_and_others_do_not() {
         .repeat(1)
             + &"(br_if 0 (local.get 0)))".repeat(23)
     );
-    let passing = format!(
-        "(type $wide (func (param {0}) (result {0})))
-         (func (param i32) {1} (block (type $wide) {2}) {3})",
-        "i64 ".repeat(2),
-        "(i64.const 1)".repeat(2),
-        "(br_if 0 (local.get 0))".repeat(30_000),
-        "(drop)".repeat(2)
+    let passing = |values: usize, branches: usize| {
+        format!(
+            "(type $wide (func (param {0}) (result {0})))
+             (func (param i32) {1} (block (type $wide) {2}) {3})",
+            "i64 ".repeat(values),
+            "(i64.const 1)".repeat(values),
+            "(br_if 0 (local.get 0))".repeat(branches),
+            "(drop)".repeat(values)
+        )
+    };
+    refused(&format!("{GOOD} {}", passing(3, 1)), "a block over 6 values (4 are allowed)");
+    refused(&format!("{GOOD} {}", passing(2, 1_001)), "pass 2002 values on (2000 are allowed)");
+    let values_passed = passing(2, 1_000);
+    let branches_out = format!(
+        "(func (param i32 i64) (block {}) (drop (local.get 1)))",
+        "(local.set 1 (i64.add (local.get 1) (i64.const 1))) (br_if 0 (local.get 0))"
+            .repeat(10_000)
+    );
+    let returns = format!(
+        "(func (param i32) (result i64) {} (i64.const 1))",
+        "(if (local.get 0) (then (return (i64.const 7))))".repeat(10_000)
+    );
+    let calls = format!(
+        "(func $c (param i64 i64 i64 i64)) (func {})",
+        "(call $c (i64.const 1) (i64.const 2) (i64.const 3) (i64.const 4))".repeat(12_000)
     );
     let wide = (0..15).map(|_| straight.clone()).collect::<String>();
     let mut worst = Duration::ZERO;
@@ -225,7 +243,10 @@ fn modules_that_would_take_long_to_compile_are_refused_and_others_do_not() {
         ("many locals", &locals),
         ("nested loops", &loops),
         ("nested loops over many locals", &loops_of_locals),
-        ("branches that pass many values", &passing),
+        ("branches that pass many values", &values_passed),
+        ("branches out of a block", &branches_out),
+        ("returns", &returns),
+        ("calls", &calls),
         ("fifteen long functions", &wide),
     ] {
         worst = worst.max(compile(name, &format!("{GOOD} {function}")));

@@ -22,7 +22,10 @@ struct Tally {
     exact: usize,
     transactions: usize,
     constructors: usize,
-    not_entered: usize,
+    /// Transactions that create a contract without running its code.
+    creations: usize,
+    /// Transactions that call a contract with a program and never enter it.
+    calls_not_entered: usize,
     unknown_state: usize,
     differences: Vec<String>,
 }
@@ -32,7 +35,7 @@ impl Tally {
         if matches!(call.invocation.host_function, HostFunction::UploadContractWasm(_)) {
             return;
         }
-        let mut entered = false;
+        let (mut some, mut entered) = (false, false);
         for (code, contracts) in contracts_of(call, state) {
             let module = match engine.load(&code) {
                 Ok(module) => module,
@@ -47,8 +50,8 @@ impl Tally {
                 }
                 Err(error) => panic!("{name}: {error}"),
             };
+            some = true;
             if !outcome.entered {
-                self.not_entered += 1;
                 continue;
             }
             entered = true;
@@ -65,10 +68,14 @@ impl Tally {
             let (ledger, transaction) = (call.invocation.ledger, call.invocation.transaction);
             self.differences.push(format!("{name}, ledger {ledger}, {transaction}: {difference}"));
         }
+        let creates = !matches!(call.invocation.host_function, HostFunction::InvokeContract(_));
         if entered {
             self.transactions += 1;
-            let creates = !matches!(call.invocation.host_function, HostFunction::InvokeContract(_));
             self.constructors += usize::from(creates);
+        } else if some && creates {
+            self.creations += 1;
+        } else if some {
+            self.calls_not_entered += 1;
         }
     }
 
@@ -85,13 +92,14 @@ impl Tally {
 
     fn report(&self, of: &str) {
         println!(
-            "{of}: {} transactions, {} of them create a contract; {} runs, {} exact; {} not entered, \
-             {} without state",
+            "{of}: {} transactions entered a contract, {} of them through its constructor; {} runs, {} exact; \
+             {} transactions only create a contract, {} calls stay outside, {} runs lack state",
             self.transactions,
             self.constructors,
             self.runs,
             self.exact,
-            self.not_entered,
+            self.creations,
+            self.calls_not_entered,
             self.unknown_state
         );
         for difference in &self.differences {
@@ -190,6 +198,6 @@ fn recorded_transactions_are_run_again_exactly() {
     assert!(exact * 1000 >= runs * 995, "{exact} of {runs} are exact");
     let unexplained: Vec<_> = all.iter().flat_map(|tally| tally.unexplained()).collect();
     assert!(unexplained.is_empty(), "{unexplained:#?}");
-    // As many as the recorded ledgers have of which the state before is known.
+    // As many as the recorded ledgers hold whose state is known.
     assert!(transactions >= 180, "{transactions}");
 }

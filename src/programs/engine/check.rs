@@ -31,6 +31,8 @@ const MOST_LOOP_COST: usize = 400_000;
 const MOST_PARAMETERS: usize = 32;
 /// Results of a function, parameters and results of a block: every branch passes them on.
 const MOST_RESULTS: usize = 4;
+/// Values that all branches of a function pass on together.
+const MOST_PASSED: usize = 2_000;
 /// Nesting of a contract spec, as the network has it.
 const SPEC_DEPTH: u32 = 500;
 /// Names in a message.
@@ -116,13 +118,8 @@ pub enum Refused {
         most: String,
     },
     /// Code that would take long to compile.
-    #[error("{what}; a program may have {most}, because compiling more takes too long")]
-    TooComplex {
-        /// What it has.
-        what: String,
-        /// What it may have.
-        most: usize,
-    },
+    #[error("{0}: compiling that takes too long, so make it smaller or plainer")]
+    TooComplex(String),
     /// Its spec cannot be read.
     #[error(
         "the module's section '{section}' cannot be read ({reason}): build it with a \
@@ -188,8 +185,8 @@ impl From<wasmparser::Error> for Failure {
 struct Reader {
     /// Parameters of function types that are made of words, by index.
     types: Vec<Option<usize>>,
-    /// Parameters and results of function types, by index.
-    widths: Vec<usize>,
+    /// Numbers of parameters and results of function types, by index.
+    widths: Vec<(usize, usize)>,
     loop_cost: usize,
     unknown: Vec<String>,
     wrong: Vec<String>,
@@ -324,10 +321,16 @@ impl Reader {
             let what = format!("function {index} of the module has a block over {widest} values");
             return refuse(what, MOST_RESULTS);
         }
+        if loops.passed > MOST_PASSED {
+            let passed = loops.passed;
+            let what =
+                format!("branches of function {index} of the module pass {passed} values on");
+            return refuse(what, MOST_PASSED);
+        }
         self.loop_cost += loops.cost(locals as usize);
         if self.loop_cost > MOST_LOOP_COST {
             let what = "the module has too many loops within one another, over too many variables";
-            return refuse(what.to_owned(), MOST_LOOP_COST);
+            return Err(Failure::Refused(Refused::TooComplex(what.to_owned())));
         }
         Ok(())
     }
@@ -346,7 +349,7 @@ impl Reader {
             return Err(too_complex(what, MOST_RESULTS));
         }
         self.types.push(words(ty));
-        self.widths.push(params + results);
+        self.widths.push((params, results));
         Ok(())
     }
 
@@ -385,8 +388,8 @@ impl Reader {
     }
 }
 
-/// Loops of a body, as far as they make compiling slow: every loop looks at every variable, and a
-/// loop in a loop does so once more.
+/// Loops and branches of a body, as far as they make compiling slow: every loop looks at every
+/// variable, and a loop in a loop does so once more; every branch passes values on.
 #[derive(Default)]
 struct Loops {
     deepest: usize,
@@ -395,34 +398,67 @@ struct Loops {
     squares: usize,
     /// Most parameters and results of a block.
     widest: usize,
+    /// Values that branches pass on.
+    passed: usize,
+}
+
+/// A block that is open.
+struct Open {
+    is_loop: bool,
+    /// Values that a branch to it passes on.
+    passed: usize,
 }
 
 impl Loops {
-    fn of(body: &wasmparser::FunctionBody<'_>, widths: &[usize]) -> wasmparser::Result<Self> {
-        let (mut found, mut blocks, mut depth) = (Self::default(), Vec::new(), 0);
+    fn of(
+        body: &wasmparser::FunctionBody<'_>,
+        widths: &[(usize, usize)],
+    ) -> wasmparser::Result<Self> {
+        let (mut found, mut open, mut depth) = (Self::default(), Vec::new(), 0);
         for operator in body.get_operators_reader()? {
-            let (blockty, is_loop) = match operator? {
-                Operator::Loop { blockty } => (blockty, true),
-                Operator::Block { blockty } | Operator::If { blockty } => (blockty, false),
-                Operator::End => {
-                    depth -= usize::from(blocks.pop() == Some(true));
-                    continue;
+            match operator? {
+                Operator::Loop { blockty } => {
+                    open.push(found.open(blockty, true, widths));
+                    depth += 1;
+                    found.deepest = found.deepest.max(depth);
+                    found.depths += depth;
+                    found.squares += depth * depth;
                 }
-                _ => continue,
-            };
-            blocks.push(is_loop);
-            if is_loop {
-                depth += 1;
-                found.deepest = found.deepest.max(depth);
-                found.depths += depth;
-                found.squares += depth * depth;
-            }
-            if let BlockType::FuncType(ty) = blockty {
-                let width = widths.get(ty as usize).copied().unwrap_or(usize::MAX);
-                found.widest = found.widest.max(width);
+                Operator::Block { blockty } | Operator::If { blockty } => {
+                    open.push(found.open(blockty, false, widths));
+                }
+                Operator::End => {
+                    depth -= usize::from(open.pop().is_some_and(|block| block.is_loop))
+                }
+                Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => {
+                    found.branch(&open, relative_depth);
+                }
+                Operator::BrTable { targets } => {
+                    found.branch(&open, targets.default());
+                    for target in targets.targets() {
+                        found.branch(&open, target?);
+                    }
+                }
+                _ => {}
             }
         }
         Ok(found)
+    }
+
+    fn open(&mut self, ty: BlockType, is_loop: bool, widths: &[(usize, usize)]) -> Open {
+        let (params, results) = match ty {
+            BlockType::Empty => (0, 0),
+            BlockType::Type(_) => (0, 1),
+            BlockType::FuncType(ty) => widths.get(ty as usize).copied().unwrap_or_default(),
+        };
+        self.widest = self.widest.max(params + results);
+        Open { is_loop, passed: if is_loop { params } else { results } }
+    }
+
+    /// A branch out of so many blocks; out of all of them it ends the function.
+    fn branch(&mut self, open: &[Open], out_of: u32) {
+        let block = open.len().checked_sub(1 + out_of as usize).and_then(|at| open.get(at));
+        self.passed += block.map_or(0, |block| block.passed);
     }
 
     fn cost(&self, locals: usize) -> usize {
@@ -448,7 +484,7 @@ fn at_its_start(what: &str, units: u64, size: u64, most: usize) -> Result<(), Fa
 }
 
 fn too_complex(what: String, most: usize) -> Failure {
-    Failure::Refused(Refused::TooComplex { what, most })
+    Failure::Refused(Refused::TooComplex(format!("{what} ({most} are allowed)")))
 }
 
 fn too_much(what: &str, most: &str) -> Failure {

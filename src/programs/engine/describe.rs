@@ -27,7 +27,7 @@ pub(super) fn describe(key: &LedgerKey) -> String {
 
 /// A value as far as it fits into a message.
 pub(super) fn quoted(value: &ScVal) -> String {
-    let text = format!("{value:?}");
+    let text = serde_json::to_string(value).unwrap_or_else(|_| format!("{value:?}"));
     match text.char_indices().nth(QUOTED) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,

@@ -61,14 +61,14 @@ impl Replacement {
         match self.module.signature(name) {
             // The host decides whether a contract may be without a constructor.
             None if name == "__constructor" => return Ok(None),
-            signature => self.checked(signature, args.len()),
-        }
-        .and_then(|()| {
-            if self.is_program {
-                self.run.entered.set(true);
+            signature => {
+                if self.is_program {
+                    self.run.entered.set(true);
+                }
+                self.checked(signature, args.len())
             }
-            self.instantiate_and_call(name, host, args)
-        })
+        }
+        .and_then(|()| self.instantiate_and_call(name, host, args))
         .map(Some)
         .map_err(|failure| self.fail(failure, name))
     }

@@ -15,7 +15,7 @@ pub(super) struct Run {
     pub(super) bounds: Arc<Bounds>,
     /// Fuel that is left, up to date whenever the host is running.
     pub(super) fuel: Cell<u64>,
-    /// Whether a function of the program was entered.
+    /// Whether the program was called.
     pub(super) entered: Cell<bool>,
     /// Everything that was emitted, rolled back or not.
     pub(super) emitted: RefCell<Vec<(String, ScMap)>>,

@@ -238,6 +238,7 @@ fn define_maps(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         }
         "m" "a" map_unpack_to_linear_memory(host, memory, objects;
             map: MapObject, keys: U32Val, vals: U32Val, len: U32Val) {
+            charge(host, len.into(), ITEM)?;
             let count: u32 = host.map_len(map)?.into();
             if count != u32::from(len) {
                 return Err(WRONG_SIZE.into());
@@ -254,6 +255,7 @@ fn define_maps(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
         }
         "m" "c" sparse_map_unpack_to_linear_memory(host, memory, objects;
             map: MapObject, keys: U32Val, vals: U32Val, len: U32Val) {
+            charge(host, len.into(), ITEM)?;
             let map = map.check_env_arg(host)?;
             let at = (keys.into(), vals.into(), len.into());
             unpack_map(host, memory, objects, at, |names, vals| {

@@ -93,7 +93,8 @@ pub struct Program<'a> {
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether a function of the program was entered. When not, there is nothing to record.
+    /// Whether one of the contracts was called, except for a constructor that the program does not
+    /// have. When not, there is nothing to record.
     pub entered: bool,
     /// The rows, in order, or what the program did wrong.
     pub result: Result<Vec<Emit>, GuestFault>,
