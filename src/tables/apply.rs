@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::ipc::writer::StreamWriter;
 use stellar_xdr::ScVal;
@@ -10,9 +11,11 @@ use stellar_xdr::ScVal;
 use super::owners::Slot;
 use super::process::{Asked, NoReply, Worker};
 use super::wire::{Definition, Reply, Request};
-use super::{Change, PATIENCE, Row, TablesError, encode, names};
+use super::{Change, Row, TablesError, encode, names};
 use crate::domain::ProgramId;
 
+/// How long a worker may take for one step of a change: the last one may write all of it to disk.
+const STEP_WITHIN: Duration = Duration::from_secs(600);
 /// Rows of a frame.
 const MOST_ROWS: usize = 32_768;
 /// Bytes of a frame, about.
@@ -39,6 +42,11 @@ pub(super) fn apply(slot: &Slot, changes: Vec<Change>) -> Result<(), TablesError
         return Err(error);
     }
     let Attempt { programs, watermarks, .. } = attempt;
+    // A query may have found the file damaged in the meantime; then it is another file by now.
+    let running = slot.worker.lock();
+    if !running.as_ref().is_some_and(|running| Arc::ptr_eq(running, &worker)) {
+        return Err(TablesError::Unavailable("The tables were put aside meanwhile".to_owned()));
+    }
     {
         let mut state = slot.state.lock();
         (state.programs, state.watermarks, state.commit) = (programs, watermarks, commit);
@@ -51,8 +59,10 @@ struct Attempt<'a> {
     slot: &'a Slot,
     worker: &'a Arc<Worker>,
     /// As they will be.
-    programs: BTreeMap<ProgramId, Definition>,
+    programs: Arc<BTreeMap<ProgramId, Definition>>,
     watermarks: BTreeMap<ProgramId, u64>,
+    /// Those of the watermarks that are others than before.
+    moved: BTreeMap<ProgramId, u64>,
     /// Frames of rows that are on their way.
     sent: VecDeque<Asked<'a>>,
 }
@@ -64,9 +74,12 @@ impl Attempt<'_> {
             match change {
                 Change::Program { id, project, own, schema } => {
                     let definition = Definition { program: id, project, own, schema };
+                    if self.programs.get(&id) == Some(&definition) {
+                        continue;
+                    }
                     self.tell(&Request::Define(definition.clone()))?;
                     self.watermarks.entry(id).or_insert(0);
-                    self.programs.insert(id, definition);
+                    Arc::make_mut(&mut self.programs).insert(id, definition);
                 }
                 Change::Rows { program, after, up_to, rows } => {
                     self.rows(program, after, up_to, &rows)?;
@@ -74,14 +87,15 @@ impl Attempt<'_> {
                 Change::Drop { program } => {
                     self.tell(&Request::Drop { program })?;
                     self.watermarks.remove(&program);
-                    self.programs.remove(&program);
+                    self.moved.remove(&program);
+                    Arc::make_mut(&mut self.programs).remove(&program);
                 }
             }
         }
         while let Some(asked) = self.sent.pop_front() {
             self.taken_in(&asked)?;
         }
-        let watermarks = self.watermarks.clone();
+        let watermarks = std::mem::take(&mut self.moved);
         let asked = self.ask(&Request::Commit { commit, watermarks }, &[])?;
         match self.next(&asked)? {
             Reply::Committed => Ok(()),
@@ -103,7 +117,9 @@ impl Attempt<'_> {
             return Err(TablesError::OutOfStep { program, watermark, after });
         }
         *watermark = up_to;
-        let schema = self.programs.get(&program).ok_or_else(unknown)?.schema.clone();
+        self.moved.insert(program, up_to);
+        let programs = Arc::clone(&self.programs);
+        let schema = &programs.get(&program).ok_or_else(unknown)?.schema;
         let mut of_targets: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
         for row in rows {
             of_targets.entry(&row.emit.target).or_default().push(row);
@@ -139,7 +155,7 @@ impl Attempt<'_> {
     }
 
     fn next(&self, asked: &Asked<'_>) -> Result<Reply, TablesError> {
-        let answer = asked.next(PATIENCE);
+        let answer = asked.next(STEP_WITHIN);
         answer.map(|(reply, _)| reply).map_err(|_| self.slot.lost(self.worker))
     }
 }

@@ -1,5 +1,5 @@
-//! The directory of one owner: the database file, what is known about it outside of it, and what happens
-//! to a file that is damaged.
+//! The directory of one owner: the database file in a directory for the worker, what is known about it
+//! beside that, where no worker can reach, and what happens to a file that is damaged.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -10,6 +10,8 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::Owner;
 
+/// The directory in which the worker works: all that it can see.
+const WORKPLACE: &str = "db";
 /// The database file. Queries may come to see this name, so it tells nothing.
 pub const DATABASE: &str = "tables.duckdb";
 /// The log beside it, which DuckDB writes.
@@ -41,6 +43,19 @@ impl Directory {
         &self.path
     }
 
+    /// Where the worker works.
+    pub fn workplace(&self) -> PathBuf {
+        self.path.join(WORKPLACE)
+    }
+
+    fn database(&self) -> PathBuf {
+        self.workplace().join(DATABASE)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.workplace().join(LOG)
+    }
+
     /// Whether there is one.
     pub fn exists(&self) -> bool {
         self.path.is_dir()
@@ -51,14 +66,14 @@ impl Directory {
     /// # Errors
     /// When files cannot be made.
     pub fn prepare(&self, owner: &Owner) -> io::Result<()> {
-        fs::create_dir_all(&self.path)?;
+        fs::create_dir_all(self.workplace())?;
         if !self.path.join(OWNER).exists() {
             fs::write(self.path.join(OWNER), owner.0.as_bytes())?;
         }
-        if !self.path.join(DATABASE).exists() {
+        if !self.database().exists() {
             self.set_incomplete()?;
             // The log of a file that is gone belongs to nothing.
-            remove(&self.path.join(LOG))?;
+            remove(&self.log())?;
             remove(&self.path.join(ACKNOWLEDGED))?;
         }
         Ok(())
@@ -115,8 +130,8 @@ impl Directory {
         let name = format!("{DAMAGED}{}.duckdb", now.as_secs());
         let aside = self.path.join(&name);
         // The log first: without the file it would be taken for that of the next one.
-        rename(&self.path.join(LOG), &self.path.join(format!("{name}.wal")))?;
-        rename(&self.path.join(DATABASE), &aside)?;
+        rename(&self.log(), &self.path.join(format!("{name}.wal")))?;
+        rename(&self.database(), &aside)?;
         remove(&self.path.join(ACKNOWLEDGED))?;
         Ok(name)
     }

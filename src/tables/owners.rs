@@ -47,7 +47,7 @@ pub(super) struct Slot {
 #[derive(Default)]
 pub(super) struct State {
     pub commit: u64,
-    pub programs: BTreeMap<ProgramId, Definition>,
+    pub programs: Arc<BTreeMap<ProgramId, Definition>>,
     pub watermarks: BTreeMap<ProgramId, u64>,
 }
 
@@ -155,7 +155,8 @@ impl Slot {
         loop {
             self.directory.prepare(&self.owner).map_err(|error| self.unusable(error))?;
             let opening = self.opening();
-            let started = Worker::start(&self.settings.worker, self.directory.path(), opening);
+            let started =
+                Worker::start(&self.settings.worker, &self.directory.workplace(), opening);
             let reason = match started {
                 Ok(worker) => match self.take_over(&worker) {
                     Ok(()) => return Ok(worker),
@@ -207,7 +208,8 @@ impl Slot {
                 contents.commit
             ));
         }
-        let programs = contents.programs.iter().map(|it| (it.program, it.clone())).collect();
+        let programs = contents.programs.iter().map(|it| (it.program, it.clone()));
+        let programs = Arc::new(programs.collect());
         let watermarks = contents.watermarks.clone();
         *self.state.lock() = State { commit: contents.commit, programs, watermarks };
         self.report(worker);

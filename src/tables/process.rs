@@ -103,7 +103,7 @@ impl Worker {
             .arg(VERB)
             .current_dir(directory)
             .env_clear()
-            .envs(size_of_the_machine(&opening))
+            .envs(environment(&opening))
             .stdin(Stdio::from(OwnedFd::from(other)))
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -249,11 +249,13 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// The only two variables that a worker has. Told by them how large the machine is, DuckDB does not
-/// look it up in files of the system, which are closed to it.
-fn size_of_the_machine(opening: &Opening) -> [(&'static str, String); 2] {
+/// The only variables that a worker has. Told by them how large the machine is, DuckDB does not look it
+/// up in files of the system, which are closed to it. Few arenas of the C library's allocator leave
+/// address space, which is bounded, for data.
+fn environment(opening: &Opening) -> [(&'static str, String); 3] {
     let megabytes = (opening.memory >> 20).max(1);
     [
+        ("MALLOC_ARENA_MAX", "2".to_owned()),
         ("SLURM_CPUS_ON_NODE", opening.threads.max(1).to_string()),
         ("SLURM_MEM_PER_NODE", format!("{megabytes}M")),
     ]

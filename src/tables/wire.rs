@@ -71,7 +71,7 @@ pub struct Opening {
 }
 
 /// A program, for its tables and views.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {
     /// The program.
     pub program: ProgramId,

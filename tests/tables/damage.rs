@@ -69,7 +69,11 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        match from.is_dir() {
+            true => copy(&from, &to),
+            false => drop(fs::copy(from, to).unwrap()),
+        }
     }
 }
 
@@ -163,7 +167,9 @@ fn what_is_deleted_is_built_anew() {
     assert_eq!(prepared.survive("the log", |_, log| delete(log)), "noticed");
     let both = |file: &Path, log: &Path| [file, log].into_iter().for_each(delete);
     assert_eq!(prepared.survive("both", both), "noticed");
-    let directory = |file: &Path, _: &Path| fs::remove_dir_all(file.parent().unwrap()).unwrap();
+    let directory = |file: &Path, _: &Path| {
+        fs::remove_dir_all(file.parent().unwrap().parent().unwrap()).unwrap()
+    };
     assert_eq!(prepared.survive("the directory", directory), "noticed");
     let empty = |file: &Path, _: &Path| cut(file, 0);
     assert_eq!(prepared.survive("all of the file", empty), "noticed");

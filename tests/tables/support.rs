@@ -193,7 +193,7 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// The database file of an owner.
 pub fn database(tables: &Tables, owner: &Owner) -> PathBuf {
-    tables.directory(owner).join("tables.duckdb")
+    tables.directory(owner).join("db").join("tables.duckdb")
 }
 
 /// The log beside it.

@@ -19,7 +19,7 @@ use crate::tables::wire::{Definition, Failure};
 pub struct Changer<'a> {
     connection: &'a Connection,
     /// What is committed.
-    programs: BTreeMap<ProgramId, Definition>,
+    programs: Arc<BTreeMap<ProgramId, Definition>>,
     /// The names of tables and views among it.
     names: Names,
     change: Option<Change>,
@@ -30,7 +30,7 @@ pub type Names = Arc<RwLock<BTreeSet<String>>>;
 
 /// A change that has begun.
 struct Change {
-    programs: BTreeMap<ProgramId, Definition>,
+    programs: Arc<BTreeMap<ProgramId, Definition>>,
     views_changed: bool,
     /// Why it cannot be made; what follows is not looked at.
     failed: Option<Failure>,
@@ -39,7 +39,8 @@ struct Change {
 impl<'a> Changer<'a> {
     /// For a database with these programs.
     pub fn new(connection: &'a Connection, programs: Vec<Definition>, names: Names) -> Self {
-        let programs = programs.into_iter().map(|it| (it.program, it)).collect();
+        let programs = programs.into_iter().map(|it| (it.program, it));
+        let programs = Arc::new(programs.collect());
         *names.write() = all_names(&programs);
         Self { connection, programs, names, change: None }
     }
@@ -48,7 +49,7 @@ impl<'a> Changer<'a> {
     pub fn begin(&mut self) {
         self.abort();
         let failed = self.connection.execute_batch("BEGIN TRANSACTION").err().map(other);
-        let programs = self.programs.clone();
+        let programs = Arc::clone(&self.programs);
         self.change = Some(Change { programs, views_changed: false, failed });
     }
 
@@ -75,7 +76,7 @@ impl<'a> Changer<'a> {
                 connection.execute(&insert, params![program.0]).map_err(other)?;
             }
             change.views_changed = true;
-            change.programs.insert(definition.program, definition);
+            Arc::make_mut(&mut change.programs).insert(definition.program, definition);
             Ok(())
         });
     }
@@ -100,7 +101,8 @@ impl<'a> Changer<'a> {
     pub fn drop(&mut self, program: ProgramId) {
         let connection = self.connection;
         self.step(|change| {
-            let Some(definition) = change.programs.remove(&program) else { return Ok(()) };
+            let programs = Arc::make_mut(&mut change.programs);
+            let Some(definition) = programs.remove(&program) else { return Ok(()) };
             drop_views(connection)?;
             for table in definition.schema.tables() {
                 let table = quoted(&names::table(program, &table.target));
@@ -279,7 +281,7 @@ fn all_names(programs: &BTreeMap<ProgramId, Definition>) -> BTreeSet<String> {
 fn tables(programs: &BTreeMap<ProgramId, Definition>) -> impl Iterator<Item = String> {
     programs.values().flat_map(|definition| {
         let tables = definition.schema.tables().iter();
-        tables.map(|table| names::table(definition.program, &table.target))
+        tables.map(move |table| names::table(definition.program, &table.target))
     })
 }
 

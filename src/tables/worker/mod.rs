@@ -28,7 +28,7 @@ use self::timer::Timer;
 use super::wire::{self, Confinement, Failure, Frame, Opening, Question, Reply, Request};
 
 /// Stacks of threads that run queries: expressions may be deep.
-const STACK: usize = 64 << 20;
+const STACK: usize = 16 << 20;
 
 /// Why a worker has ended by itself.
 #[derive(Debug, thiserror::Error)]

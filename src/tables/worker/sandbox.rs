@@ -17,8 +17,9 @@ use seccompiler::{
 
 use crate::tables::wire::{Confinement, Opening};
 
-/// Address space beside DuckDB's own memory: the program, its stacks, and answers on their way.
-const BESIDE_DUCKDB: u64 = 2 << 30;
+/// Address space beside DuckDB's own memory: the program, its stacks, answers on their way, and what
+/// DuckDB does not count, like the lists that functions make.
+const BESIDE_DUCKDB: u64 = 1 << 30;
 /// Files that are open at a time.
 const FILES: u64 = 64;
 /// Seconds of processor time in the life of a worker.
@@ -79,7 +80,7 @@ fn look_at_descriptors() -> Result<(), SandboxError> {
 }
 
 fn limit(opening: &Opening) -> Result<(), SandboxError> {
-    let memory = opening.memory.saturating_mul(2).saturating_add(BESIDE_DUCKDB);
+    let memory = opening.memory.saturating_add(BESIDE_DUCKDB);
     let limits = [
         (Resource::As, memory),
         (Resource::Cpu, PROCESSOR),
