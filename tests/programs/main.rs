@@ -10,6 +10,8 @@ mod common {
 }
 
 mod state;
+mod state_damage;
+mod state_made;
 mod state_parts;
 mod state_sections;
 mod state_timeline;
