@@ -32,6 +32,8 @@ mod engine_world;
 mod replay;
 mod service;
 mod state;
+mod state_damage;
+mod state_made;
 mod state_parts;
 mod state_sections;
 mod state_timeline;

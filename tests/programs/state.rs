@@ -201,6 +201,19 @@ fn from_genesis_on_everything_of_contracts_is_known() {
 }
 
 #[test]
+fn recorded_ledgers_hold_what_is_rare() {
+    let (mut restored, mut evicted, mut expired) = (0, 0, 0);
+    for section in core_tests() {
+        let rare = timeline(&section).rare();
+        restored += rare.restored;
+        evicted += rare.evicted;
+        expired += rare.expired;
+    }
+    eprintln!("{restored} entries restored, {evicted} evicted, {expired} changed after their time");
+    assert!(restored > 0 && evicted > 0 || data::missing());
+}
+
+#[test]
 fn a_local_network_is_known_from_its_metadata() {
     let Some(section) = local_network() else { return };
     let timeline = timeline(&section);

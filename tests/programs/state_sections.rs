@@ -25,7 +25,14 @@ pub struct Section {
 /// A store in a directory of its own.
 pub struct Stored {
     pub store: Store,
-    _directory: TempDir,
+    directory: TempDir,
+}
+
+impl Stored {
+    /// Closes the store and leaves its directory.
+    pub fn close(self) -> TempDir {
+        self.directory
+    }
 }
 
 impl Section {
@@ -55,7 +62,7 @@ impl Section {
             self.commit(&store, sequence, options);
         }
         store.flush().unwrap();
-        Stored { store, _directory: directory }
+        Stored { store, directory }
     }
 
     pub fn commit(&self, store: &Store, sequence: u32, options: &IndexOptions) {

@@ -57,6 +57,15 @@ pub struct Asked {
     pub when: When,
 }
 
+/// How often what is rare happens.
+#[derive(Default)]
+pub struct Rare {
+    pub restored: u32,
+    pub evicted: u32,
+    /// Changed after their time had passed.
+    pub expired: u32,
+}
+
 #[derive(Default)]
 pub struct Timeline {
     steps: BTreeMap<LedgerKey, Vec<Step>>,
@@ -209,6 +218,22 @@ impl Timeline {
             None if self.from_genesis && is_of_contract(key) => Truth::Absent,
             _ => Truth::Untold,
         }
+    }
+
+    /// How often what is rare happens to contract data and code.
+    pub fn rare(&self) -> Rare {
+        let mut rare = Rare::default();
+        let of_contract = self.steps.iter().filter(|(key, _)| is_of_contract(key));
+        for (key, steps) in of_contract.filter(|(key, _)| !matches!(key, LedgerKey::Ttl(_))) {
+            for step in steps {
+                rare.restored += u32::from(matches!(step.was, Some(Was::Restored(_))));
+                rare.evicted += u32::from(step.when.1 == EVICTION);
+                let until = self.live_until(key, step.when);
+                let expired = until.is_some_and(|until| until < step.when.0);
+                rare.expired += u32::from(expired && step.when.1 != EVICTION);
+            }
+        }
+        rare
     }
 
     /// Neighbouring steps that do not fit: what one left is not what the next found. They show whether

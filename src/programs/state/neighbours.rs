@@ -22,6 +22,9 @@ use crate::store::TransactionPosition;
 /// Other transactions whose steps are kept while a ledger is asked about.
 const MOST_KEPT: usize = 256;
 
+/// Transactions of one ledger that are looked at for what they left of a time to live.
+const MOST_BESIDE: usize = 16;
+
 /// The first ledger after genesis: what is not changed from here on was never there.
 const FIRST: LedgerSeq = LedgerSeq(2);
 
@@ -68,16 +71,88 @@ impl LedgerStates<'_> {
     pub(super) fn near_contract(&self, wanted: &Wanted<'_>) -> Result<Option<Found>, StateError> {
         match self.reader.last_change(&wanted.key, self.start())? {
             Some(at) if self.is_connected(at.ledger) => {
+                if wanted.key.kind == EntryKind::Ttl {
+                    return match self.time_left_by(wanted, at)? {
+                        Some(found) => self.unless_contradicted(wanted, found),
+                        None => self.after_contract(wanted),
+                    };
+                }
                 let Some(changer) = self.changer(wanted, at)? else { return Ok(None) };
+                let Some(step) = changer.steps.last(wanted.xdr) else { return Ok(None) };
                 // Whether it lived until the ledger in question its time to live says.
-                return Ok(changer.steps.last(wanted.xdr).map(|step| after_step(step, false)));
+                let found = after_step(step, false);
+                self.unless_contradicted(wanted, found)
             }
             None if self.is_from_the_first() || self.has_its_contract_from_the_first(wanted)? => {
-                return Ok(Some(Found::Absent));
+                self.unless_contradicted(wanted, Found::Absent)
             }
-            Some(_) | None => {}
+            Some(_) | None => self.after_contract(wanted),
         }
-        self.after_contract(wanted)
+    }
+
+    /// What was left of an entry, if that is what the next transaction that changes it found. If it is
+    /// not, a row of the index is missing.
+    fn unless_contradicted(
+        &self,
+        wanted: &Wanted<'_>,
+        left: Found,
+    ) -> Result<Option<Found>, StateError> {
+        let next = self.reader.next_change(&wanted.key, self.end())?;
+        let Some(next) = next.filter(|next| self.is_connected(next.ledger)) else {
+            return Ok(Some(left));
+        };
+        let Some(next) = self.changer(wanted, next)? else { return Ok(None) };
+        let agrees = match (&left, next.first(wanted).map(|step| &step.was)) {
+            (Found::There { entry, .. }, Some(Was::There(found))) => entry == found,
+            // It was evicted in between, or its time had passed.
+            (Found::There { .. }, Some(Was::Absent)) => {
+                wanted.temporary || wanted.key.kind == EntryKind::Ttl
+            }
+            (Found::Absent, Some(Was::There(_) | Was::Restored(_))) => {
+                wanted.key.kind == EntryKind::Ttl
+            }
+            _ => true,
+        };
+        if !agrees {
+            tracing::warn!(
+                ledger = %self.ledger, key = hex::encode(wanted.xdr),
+                "the index of ledger entries lacks a transaction that changed an entry: check the data \
+                 directory with orrery verify"
+            );
+        }
+        Ok(Some(left).filter(|_| agrees))
+    }
+
+    /// The time to live that the transaction at `at` left, the last of its ledger that changed it. One
+    /// that ran in parallel, which no later one has seen, may have left more: then it is not known.
+    fn time_left_by(
+        &self,
+        wanted: &Wanted<'_>,
+        at: TransactionPosition,
+    ) -> Result<Option<Found>, StateError> {
+        let Some(last) = self.changer(wanted, at)? else { return Ok(None) };
+        let Some(step) = last.steps.last(wanted.xdr) else { return Ok(None) };
+        let mut later = last.first(wanted).map(|step| step.was.clone());
+        let mut next = at;
+        for _ in 0..MOST_BESIDE {
+            let earlier = self.reader.last_change(&wanted.key, next)?;
+            let Some(earlier) = earlier.filter(|earlier| earlier.ledger == at.ledger) else {
+                return Ok(Some(after_step(step, false)));
+            };
+            let Some(changer) = self.changer(wanted, earlier)? else { return Ok(None) };
+            let left = changer.steps.last(wanted.xdr).and_then(|step| step.is.as_ref());
+            let is_seen = match (&later, left) {
+                (Some(Was::There(found)), Some(left)) => found == left,
+                (Some(Was::Absent | Was::Restored(_)), None) => true,
+                _ => false,
+            };
+            if !is_seen && left != step.is.as_ref() {
+                return Ok(None);
+            }
+            later = changer.first(wanted).map(|step| step.was.clone());
+            next = earlier;
+        }
+        Ok(None)
     }
 
     /// Whether the contract that an entry belongs to was created in a stored ledger from which on all is

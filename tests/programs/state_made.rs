@@ -1,0 +1,444 @@
+//! States before transactions of ledgers that are made for what recorded ones do not show.
+
+use orrery::decode::{HeaderView, LedgerView, MuxedAccountView, TransactionView, changed_entries};
+use orrery::domain::{Hash32, LedgerHash, LedgerSeq, Network};
+use orrery::programs::state::{Known, PreState, States};
+use orrery::store::{Durability, IndexOptions, PreparedLedger, Retention, Store};
+use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    AccountEntry, AccountId, ContractDataDurability, ContractDataEntry, ContractId, ExtensionPoint,
+    Hash, LedgerCloseMeta, LedgerCloseMetaV2, LedgerEntry, LedgerEntryChange, LedgerEntryChanges,
+    LedgerEntryData, LedgerEntryExt, LedgerKey, Limits, OperationMetaV2, PublicKey, ScAddress,
+    ScVal, SorobanTransactionMetaV2, TransactionMeta, TransactionMetaV4, TransactionResultMetaV1,
+    TtlEntry, Uint256, VecM, WriteXdr,
+};
+use tempfile::TempDir;
+
+use crate::state_timeline::ttl_key;
+
+/// What a transaction changed.
+#[derive(Clone, Default)]
+struct Made {
+    before: Vec<LedgerEntryChange>,
+    operations: Vec<LedgerEntryChange>,
+    /// Not one of a contract, and so not stored.
+    classic: bool,
+}
+
+/// A store of made ledgers.
+struct World {
+    store: Store,
+    _directory: TempDir,
+    protocol: u32,
+    raw: bool,
+}
+
+fn xdr(value: &impl WriteXdr) -> Vec<u8> {
+    value.to_xdr(Limits::none()).unwrap()
+}
+
+fn list<T, const MAX: u32>(items: Vec<T>) -> VecM<T, MAX> {
+    items.try_into().ok().unwrap()
+}
+
+fn hash(ledger: u32) -> Hash32 {
+    Hash32(Sha256::digest(ledger.to_be_bytes()).into())
+}
+
+impl World {
+    fn new(protocol: u32, raw: bool) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let network = Network::from_passphrase("made states");
+        let store = Store::open(directory.path(), Some(&network)).unwrap();
+        Self { store, _directory: directory, protocol, raw }
+    }
+
+    /// Ledgers in which nothing happens.
+    fn empty(&self, ledgers: std::ops::RangeInclusive<u32>) {
+        ledgers.for_each(|ledger| self.close(ledger, &[], &[]));
+    }
+
+    fn close(&self, ledger: u32, transactions: &[Made], evicted: &[LedgerKey]) {
+        let meta = |made: &Made| {
+            TransactionMeta::V4(TransactionMetaV4 {
+                tx_changes_before: LedgerEntryChanges(list(made.before.clone())),
+                operations: list(vec![OperationMetaV2 {
+                    changes: LedgerEntryChanges(list(made.operations.clone())),
+                    ..Default::default()
+                }]),
+                soroban_meta: (!made.classic).then(SorobanTransactionMetaV2::default),
+                ..Default::default()
+            })
+        };
+        let metas: Vec<TransactionMeta> = transactions.iter().map(meta).collect();
+        let processing = metas.iter().map(|meta| TransactionResultMetaV1 {
+            tx_apply_processing: meta.clone(),
+            ..Default::default()
+        });
+        let raw = xdr(&LedgerCloseMeta::V2(LedgerCloseMetaV2 {
+            tx_processing: list(processing.collect()),
+            evicted_keys: list(evicted.to_vec()),
+            ..Default::default()
+        }));
+        let metas: Vec<Vec<u8>> = metas.iter().map(xdr).collect();
+        let account = MuxedAccountView { ed25519: &[1; 32], id: None };
+        let transactions = (1..).zip(transactions.iter().zip(&metas));
+        let transactions = transactions.map(|(order, (made, meta))| TransactionView {
+            application_order: order,
+            hash: Hash32(Sha256::digest([ledger, order].map(u32::to_be_bytes).concat()).into()),
+            inner_hash: None,
+            successful: true,
+            smart_contract: !made.classic,
+            source_account: account,
+            fee_account: account,
+            fee_charged: 100,
+            envelope: b"envelope",
+            result: b"result",
+            meta,
+            contracts: Vec::new(),
+            changed_entries: if made.classic { vec![] } else { changed_entries(meta).unwrap() },
+            operation_events: 0..0,
+        });
+        let header = HeaderView {
+            xdr: &[],
+            hash: LedgerHash::from(hash(ledger).0),
+            previous_hash: LedgerHash::from(hash(ledger - 1).0),
+            sequence: LedgerSeq(ledger),
+            protocol: self.protocol,
+            close_time: u64::from(ledger),
+        };
+        let view = LedgerView {
+            raw: &raw,
+            version: 2,
+            header,
+            transactions: transactions.collect(),
+            events: Vec::new(),
+            topics: Vec::new(),
+        };
+        let options = IndexOptions { raw_ledgers: self.raw, ..IndexOptions::default() };
+        let prepared = PreparedLedger::new(&view, &options).unwrap();
+        self.store.commit(prepared, Durability::Synced).unwrap();
+    }
+
+    /// What is known of an entry before the transaction at this place.
+    fn known(&self, key: &LedgerKey, ledger: u32, order: u32) -> Known {
+        let states = States::new(&self.store, None);
+        let of_ledger = states.at(LedgerSeq(ledger)).unwrap();
+        of_ledger.before(order, &[]).entry(key).unwrap()
+    }
+
+    #[track_caller]
+    fn is_present(
+        &self,
+        (key, entry): (&LedgerKey, &LedgerEntry),
+        ledger: u32,
+        order: u32,
+        until: Option<u32>,
+    ) {
+        assert_eq!(self.known(key, ledger, order), Known::Present(entry.clone().into(), until));
+    }
+}
+
+fn entry(modified: u32, data: LedgerEntryData) -> LedgerEntry {
+    LedgerEntry { last_modified_ledger_seq: modified, data, ext: LedgerEntryExt::V0 }
+}
+
+fn data(durability: ContractDataDurability, value: u32, modified: u32) -> LedgerEntry {
+    let data = ContractDataEntry {
+        ext: ExtensionPoint::V0,
+        contract: ScAddress::Contract(ContractId(Hash([5; 32]))),
+        key: ScVal::U32(1),
+        durability,
+        val: ScVal::U32(value),
+    };
+    entry(modified, LedgerEntryData::ContractData(data))
+}
+
+fn temporary(value: u32, modified: u32) -> LedgerEntry {
+    data(ContractDataDurability::Temporary, value, modified)
+}
+
+fn persistent(value: u32, modified: u32) -> LedgerEntry {
+    data(ContractDataDurability::Persistent, value, modified)
+}
+
+fn account(balance: i64, modified: u32) -> LedgerEntry {
+    let account_id = AccountId(PublicKey::PublicKeyTypeEd25519(Uint256([9; 32])));
+    entry(
+        modified,
+        LedgerEntryData::Account(AccountEntry { account_id, balance, ..Default::default() }),
+    )
+}
+
+fn ttl(of: &LedgerEntry, until: u32, modified: u32) -> LedgerEntry {
+    let LedgerKey::Ttl(key) = ttl_key(&of.to_key()) else { unreachable!() };
+    let ttl = TtlEntry { key_hash: key.key_hash, live_until_ledger_seq: until };
+    entry(modified, LedgerEntryData::Ttl(ttl))
+}
+
+fn created(entries: &[&LedgerEntry]) -> Vec<LedgerEntryChange> {
+    entries.iter().map(|entry| LedgerEntryChange::Created((*entry).clone())).collect()
+}
+
+fn updated(from: &LedgerEntry, to: &LedgerEntry) -> Vec<LedgerEntryChange> {
+    vec![LedgerEntryChange::State(from.clone()), LedgerEntryChange::Updated(to.clone())]
+}
+
+fn removed(entry: &LedgerEntry) -> Vec<LedgerEntryChange> {
+    vec![LedgerEntryChange::State(entry.clone()), LedgerEntryChange::Removed(entry.to_key())]
+}
+
+fn by(operations: Vec<LedgerEntryChange>) -> Made {
+    Made { operations, ..Made::default() }
+}
+
+#[test]
+fn a_temporary_entry_is_there_until_its_last_ledger() {
+    let world = World::new(25, false);
+    let there = temporary(1, 10);
+    world.empty(8..=9);
+    world.close(10, &[by(created(&[&there, &ttl(&there, 12, 10)]))], &[]);
+    world.close(11, &[by(vec![])], &[]);
+    world.close(12, &[by(vec![])], &[]);
+    world.close(13, &[by(vec![])], &[]);
+    let key = &there.to_key();
+    assert_eq!(world.known(key, 10, 1), Known::Absent, "its own creation");
+    world.is_present((key, &there), 11, 1, Some(12));
+    world.is_present((key, &there), 12, 1, Some(12));
+    assert_eq!(world.known(key, 13, 1), Known::Absent);
+    assert_eq!(world.known(key, 9, 1), Known::Unknown, "it may have been there and evicted");
+}
+
+#[test]
+fn an_expired_entry_that_is_written_again_was_absent() {
+    let world = World::new(25, false);
+    let (old, new) = (temporary(1, 10), temporary(2, 20));
+    world.close(10, &[by(created(&[&old, &ttl(&old, 12, 10)]))], &[]);
+    world.empty(11..=19);
+    // It was not evicted yet, so it is updated, and gets another time.
+    let mut changes = updated(&old, &new);
+    changes.extend(updated(&ttl(&old, 12, 10), &ttl(&new, 40, 20)));
+    world.close(20, &[by(vec![]), by(changes), by(vec![])], &[]);
+    let key = &new.to_key();
+    assert_eq!(world.known(key, 20, 1), Known::Absent, "before");
+    assert_eq!(world.known(key, 20, 2), Known::Absent, "itself");
+    world.is_present((key, &new), 20, 3, Some(40));
+}
+
+#[test]
+fn what_was_evicted_in_between_is_not_taken_for_absent() {
+    for raw in [true, false] {
+        let world = World::new(25, raw);
+        let again = temporary(2, 20);
+        let key = &again.to_key();
+        // It was there before these ledgers begin.
+        world.empty(11..=13);
+        world.close(14, &[], &[key.clone(), ttl_key(key)]);
+        world.empty(15..=19);
+        world.close(20, &[by(created(&[&again, &ttl(&again, 40, 20)]))], &[]);
+        assert_eq!(world.known(key, 12, 1), Known::Unknown);
+        assert_eq!(world.known(key, 14, 1), Known::Unknown, "evicted after the transactions");
+        let after = if raw { Known::Absent } else { Known::Unknown };
+        assert_eq!(world.known(key, 16, 1), after);
+        world.is_present((key, &again), 20, 2, Some(40));
+    }
+    // Persistent entries do not come into being twice.
+    let world = World::new(25, false);
+    let there = persistent(2, 20);
+    world.empty(11..=19);
+    world.close(20, &[by(created(&[&there, &ttl(&there, 40, 20)]))], &[]);
+    assert_eq!(world.known(&there.to_key(), 12, 1), Known::Absent);
+}
+
+#[test]
+fn a_temporary_entry_of_unknown_time_must_be_seen_alive() {
+    let world = World::new(25, false);
+    let values = [temporary(1, 7), temporary(2, 11), temporary(3, 20)];
+    let key = &values[0].to_key();
+    world.close(11, &[by(updated(&values[0], &values[1]))], &[]);
+    world.empty(12..=19);
+    world.close(20, &[by(updated(&values[1], &values[2]))], &[]);
+    world.empty(21..=30);
+    world.is_present((key, &values[0]), 11, 1, None);
+    world.is_present((key, &values[1]), 11, 2, None);
+    world.is_present((key, &values[1]), 15, 1, None);
+    world.is_present((key, &values[1]), 20, 1, None);
+    world.is_present((key, &values[2]), 20, 2, None);
+    assert_eq!(world.known(key, 25, 1), Known::Unknown, "its time may have passed");
+}
+
+#[test]
+fn times_that_ran_in_parallel_are_not_guessed() {
+    let there = persistent(1, 9);
+    let key = &there.to_key();
+    let bumped = |until| ttl(&there, until, 10);
+    let from = ttl(&there, 100, 9);
+    let world = World::new(25, false);
+    world.close(9, &[by(created(&[&there, &from]))], &[]);
+    let beside = [by(updated(&from, &bumped(300))), by(updated(&from, &bumped(150))), by(vec![])];
+    world.close(10, &beside, &[]);
+    world.empty(11..=14);
+    world.is_present((key, &there), 10, 1, Some(100));
+    world.is_present((key, &there), 10, 2, Some(100));
+    world.is_present((key, &there), 10, 3, None);
+    world.is_present((key, &there), 12, 1, None);
+    world.close(15, &[by(updated(&bumped(300), &bumped(400)))], &[]);
+    world.is_present((key, &there), 12, 1, Some(300));
+    world.is_present((key, &there), 15, 2, None);
+    world.empty(16..=16);
+    world.is_present((key, &there), 16, 1, Some(400));
+
+    // One after the other they see each other.
+    let world = World::new(22, false);
+    world.close(9, &[by(created(&[&there, &from]))], &[]);
+    let after = [by(updated(&from, &bumped(150))), by(updated(&bumped(150), &bumped(300)))];
+    world.close(10, &after, &[]);
+    world.empty(11..=11);
+    world.is_present((key, &there), 10, 2, Some(150));
+    world.is_present((key, &there), 10, 3, Some(300));
+    world.is_present((key, &there), 11, 1, Some(300));
+}
+
+#[test]
+fn what_is_restored_was_there_with_its_new_time() {
+    let there = persistent(1, 5);
+    let key = &there.to_key();
+    let world = World::new(25, false);
+    world.close(5, &[by(created(&[&there, &ttl(&there, 8, 5)]))], &[]);
+    world.empty(6..=9);
+    world.close(10, &[], &[key.clone(), ttl_key(key)]);
+    world.empty(11..=19);
+    let restored = persistent(1, 20);
+    let changed = persistent(7, 20);
+    let operations = vec![
+        LedgerEntryChange::Restored(restored.clone()),
+        LedgerEntryChange::Updated(changed.clone()),
+        LedgerEntryChange::Restored(ttl(&there, 90, 20)),
+    ];
+    world.close(20, &[by(vec![]), by(operations), by(vec![])], &[]);
+    world.is_present((key, &there), 8, 1, Some(8));
+    world.is_present((key, &there), 15, 1, Some(8));
+    world.is_present((key, &restored), 20, 2, Some(90));
+    world.is_present((key, &changed), 20, 3, Some(90));
+}
+
+#[test]
+fn across_a_gap_only_what_is_older_is_known() {
+    let (old, young) = (persistent(1, 7), persistent(2, 25));
+    let world = World::new(25, false);
+    world.empty(18..=22);
+    world.close(40, &[by(updated(&old, &persistent(3, 40)))], &[]);
+    let key = &old.to_key();
+    world.is_present((key, &old), 20, 1, None);
+    // Whether that ledger itself is stored makes no difference.
+    world.is_present((key, &old), 38, 1, None);
+
+    let world = World::new(25, false);
+    world.empty(18..=22);
+    world.close(40, &[by(updated(&young, &persistent(3, 40)))], &[]);
+    assert_eq!(world.known(key, 20, 1), Known::Unknown);
+    // Until nothing is missing: then it was created in between.
+    world.empty(23..=24);
+    world.close(25, &[by(created(&[&young, &ttl(&young, 99, 25)]))], &[]);
+    assert_eq!(world.known(key, 20, 1), Known::Absent);
+    assert_eq!(world.known(key, 25, 2), Known::Present(young.clone().into(), Some(99)));
+    world.empty(26..=39);
+    world.is_present((key, &young), 39, 1, Some(99));
+}
+
+#[test]
+fn what_nothing_changed_since_genesis_is_absent() {
+    let key = &persistent(1, 7).to_key();
+    let world = World::new(25, false);
+    world.empty(3..=9);
+    assert_eq!(world.known(key, 6, 1), Known::Unknown);
+    world.empty(2..=2);
+    assert_eq!(world.known(key, 6, 1), Known::Absent);
+    assert_eq!(world.known(&account(1, 1).to_key(), 6, 1), Known::Unknown);
+    // What was removed by retention may have held it.
+    world.close(10, &[by(created(&[&account(1, 10)]))], &[]);
+    let retention = Retention { transactions: Some(1), ..Retention::default() };
+    world.close(11, &[], &[]);
+    while !world.store.prune(&retention).unwrap().is_nothing() {}
+    assert_eq!(world.known(key, 11, 1), Known::Unknown);
+}
+
+#[test]
+fn what_was_removed_is_absent() {
+    let there = persistent(1, 10);
+    let world = World::new(25, false);
+    world.close(10, &[by(created(&[&there, &ttl(&there, 90, 10)]))], &[]);
+    let mut gone = removed(&there);
+    gone.extend(removed(&ttl(&there, 90, 10)));
+    world.close(11, &[by(gone), by(vec![])], &[]);
+    world.empty(12..=12);
+    let key = &there.to_key();
+    world.is_present((key, &there), 11, 1, Some(90));
+    assert_eq!(world.known(key, 11, 2), Known::Absent);
+    assert_eq!(world.known(key, 12, 1), Known::Absent);
+}
+
+#[test]
+fn an_account_needs_raw_ledgers_or_a_date() {
+    let balances = [account(1, 5), account(2, 13), account(3, 15), account(4, 21)];
+    let key = &balances[0].to_key();
+    let classic = |from, to| Made {
+        operations: updated(&balances[from], &balances[to]),
+        classic: true,
+        ..Made::default()
+    };
+    for raw in [true, false] {
+        let world = World::new(25, raw);
+        world.empty(10..=12);
+        world.close(13, &[classic(0, 1)], &[]);
+        world.empty(14..=14);
+        world.close(15, &[classic(1, 2), by(vec![])], &[]);
+        world.empty(16..=20);
+        world.close(21, &[by(updated(&balances[2], &balances[3]))], &[]);
+        // The transaction of ledger 21 found it as it was since ledger 15.
+        world.is_present((key, &balances[2]), 18, 1, None);
+        match raw {
+            true => {
+                world.is_present((key, &balances[0]), 11, 1, None);
+                world.is_present((key, &balances[1]), 14, 1, None);
+                world.is_present((key, &balances[2]), 15, 2, None);
+            }
+            false => {
+                for ledger in [11, 14] {
+                    assert_eq!(world.known(key, ledger, 1), Known::Unknown);
+                }
+                assert_eq!(world.known(key, 15, 2), Known::Unknown);
+            }
+        }
+    }
+}
+
+#[test]
+fn sequence_numbers_are_taken_first_since_protocol_23() {
+    let states = [account(1, 9), account(2, 10), account(3, 10)];
+    let key = &states[0].to_key();
+    // The second transaction's sequence number is taken; then the first one pays the account.
+    let parallel = [
+        by(updated(&states[1], &states[2])),
+        Made { before: updated(&states[0], &states[1]), ..Made::default() },
+        by(vec![]),
+    ];
+    let world = World::new(23, false);
+    world.empty(9..=9);
+    world.close(10, &parallel, &[]);
+    world.is_present((key, &states[1]), 10, 1, None);
+    world.is_present((key, &states[2]), 10, 2, None);
+    world.is_present((key, &states[2]), 10, 3, None);
+
+    let one_by_one = [
+        by(updated(&states[0], &states[1])),
+        Made { before: updated(&states[1], &states[2]), ..Made::default() },
+        by(vec![]),
+    ];
+    let world = World::new(22, false);
+    world.empty(9..=9);
+    world.close(10, &one_by_one, &[]);
+    world.is_present((key, &states[0]), 10, 1, None);
+    world.is_present((key, &states[2]), 10, 2, None);
+    world.is_present((key, &states[2]), 10, 3, None);
+}
