@@ -33,8 +33,14 @@ pub(super) fn apply(slot: &Slot, changes: Vec<Change>) -> Result<(), TablesError
         let state = slot.state.lock();
         (state.programs.clone(), state.watermarks.clone(), state.commit + 1)
     };
-    let mut attempt =
-        Attempt { slot, worker: &worker, programs, watermarks, sent: VecDeque::new() };
+    let mut attempt = Attempt {
+        slot,
+        worker: &worker,
+        programs,
+        watermarks,
+        moved: BTreeMap::new(),
+        sent: VecDeque::new(),
+    };
     let done = attempt.make(changes, commit);
     if let Err(error) = done {
         // Forgotten, unless the worker is gone, which forgets as well.
