@@ -103,7 +103,7 @@ impl fmt::Display for Settings {
                 current = section;
             }
             let hidden = Value::from(HIDDEN);
-            let value = if is_secret(key) && is_given(value) { &hidden } else { value };
+            let value = if is_hidden(key, value) { &hidden } else { value };
             writeln!(f, "{:<44} # {origin}", format!("{name} = {value}"))?;
         }
         Ok(())
@@ -214,16 +214,20 @@ impl Merge {
     }
 }
 
-fn is_given(value: &Value) -> bool {
+/// Whether a value that was given is not shown. Addresses of servers are not, wherever they stand,
+/// because they may hold a key.
+fn is_hidden(key: &str, value: &Value) -> bool {
+    let names_server = |value: &Value| value.as_str().is_some_and(|it| it.starts_with("rpc:"));
     match value {
-        Value::String(text) => !text.is_empty(),
-        Value::Array(list) => !list.is_empty(),
-        _ => true,
+        Value::String(text) => names_server(value) || (is_secret(key) && !text.is_empty()),
+        Value::Array(list) => list.iter().any(names_server) || (is_secret(key) && !list.is_empty()),
+        _ => is_secret(key),
     }
 }
 
 fn wrong_value(key: &str, value: String, origin: Origin) -> ConfigError {
-    let value = if is_secret(key) { HIDDEN.to_owned() } else { value };
+    let hidden = is_secret(key) || value.contains("rpc:");
+    let value = if hidden { HIDDEN.to_owned() } else { value };
     ConfigError::WrongValue { origin, key: key.to_owned(), value, expected: expectation(key) }
 }
 

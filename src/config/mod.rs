@@ -5,6 +5,7 @@
 //! where it came from. `schema/config.reference.toml` documents every key.
 
 mod load;
+mod programs;
 mod sources;
 mod values;
 
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use load::{Layers, Origin, Settings};
+pub use programs::{Programs, Queries};
 pub use sources::{LakeReader, LakeSpec, SourcePlan, SourceSpec};
 pub use values::{
     CorsOrigin, Header, PublicKeyFile, Secret, SecretUrl, SourceAddress, SourceKind, Start,
@@ -45,6 +47,10 @@ pub struct Config {
     pub source: Source,
     /// The stellar-core that this process runs, for that kind of source.
     pub core: Core,
+    /// What indexing programs may use.
+    pub programs: Programs,
+    /// What queries over their tables may use.
+    pub queries: Queries,
     /// Where messages about the service go.
     pub status: Status,
     /// Who may ask.
@@ -206,6 +212,8 @@ impl Default for Config {
                 config: PathBuf::new(),
                 http_port: 0,
             },
+            programs: Programs::default(),
+            queries: Queries::default(),
             status: Status::default(),
             auth: Auth { default_plan: Plan::Pro, public_keys: Vec::new() },
             log: Log { format: LogFormat::Auto, level: LogLevel::Info },
@@ -275,6 +283,9 @@ fn expectation(key: &str) -> &'static str {
         "core.storage" => "a directory, such as \"/var/lib/orrery/core\"",
         "core.config" => "a file, such as \"/etc/orrery/stellar-core.toml\"",
         "core.http_port" => "a port from 0 (none) to 65535",
+        key if key.starts_with("programs.") || key.starts_with("queries.") => {
+            programs::expectation(key)
+        }
         "status.discord_webhook" | "status.slack_webhook" | "status.generic_url" => {
             "an address that starts with https:// or http://"
         }
@@ -385,6 +396,9 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
              give both or none"
                 .to_owned(),
         );
+    }
+    if let Some(reason) = config.programs.contradiction() {
+        return contradiction(reason);
     }
     let telegram = config.status.telegram_bot.given();
     if telegram.is_some_and(|bot| bot.split(':').filter(|part| !part.is_empty()).count() < 3) {

@@ -176,7 +176,7 @@ impl Config {
     }
 
     /// The sources that an address stands for.
-    fn sources_of(
+    pub(super) fn sources_of(
         &self,
         address: &SourceAddress,
         network: &Network,

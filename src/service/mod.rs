@@ -6,6 +6,7 @@ mod controlled;
 mod ingest;
 mod ledger_entries;
 mod ledgers;
+mod running_programs;
 pub mod sources;
 mod status_messages;
 mod stored_ledgers;
@@ -35,21 +36,16 @@ use crate::control::{ControlError, Listener};
 use crate::domain::{Network, StartPoint};
 use crate::notify::TargetError;
 use crate::observe::metrics::MetricsError;
-use crate::programs::{self, ProgramDeps, ProgramError, Programs};
+use crate::programs::{ProgramError, Programs};
 use crate::source::follow::{COMPONENT, Candidate, Follower, Patience, Reports, Task};
 use crate::store::{Durability, StoreError};
-use crate::tables::{QueryLimits, Tables, TablesSettings, Walls};
 
 /// Name under which ingestion reports to health.
 const INGESTION: &str = "ingestion";
 /// Directory of keys and tokens in the data directory.
 const SECRETS: &str = "secrets";
-/// Directory of tables in the data directory.
-const TABLES: &str = "tables";
 /// Between two looks for what retention no longer keeps.
 const PRUNE_EVERY: Duration = Duration::from_secs(10);
-/// Between two looks for records of programs that are too old.
-const PRUNE_RECORDS_EVERY: Duration = Duration::from_secs(600);
 /// Between two measurements of the store's size, in prunings.
 const MEASURE_EVERY: u32 = 6;
 
@@ -85,6 +81,9 @@ pub enum ServiceError {
     /// A part could not be started.
     #[error("a part of the service ended while it was started: {0}")]
     Start(tokio::task::JoinError),
+    /// Who is asked for entries of the ledger.
+    #[error("entries of the ledger cannot be asked for: {0}")]
+    Entries(sources::SourcesError),
     /// The worker's own program.
     #[error("this program's own file is not known, which runs SQL in a process of its own: {0}")]
     Worker(std::io::Error),
@@ -188,8 +187,11 @@ pub async fn run(
 ) -> Result<(), ServiceError> {
     let Entrances { http, control, .. } = entrances;
     let programs = {
-        let ledgers = Arc::clone(&ledgers);
-        spawn_blocking(move || start_programs(&ledgers)).await.map_err(ServiceError::Start)??
+        let (ledgers, config) = (Arc::clone(&ledgers), config.clone());
+        let runtime = tokio::runtime::Handle::current();
+        let stop = stop.clone();
+        let start = move || running_programs::start(&ledgers, &config, runtime, stop);
+        spawn_blocking(start).await.map_err(ServiceError::Start)??
     };
     let targets = status_messages::targets(&config.status)?;
     let backfills = Arc::new(Backfills::new(Arc::clone(&ledgers), open_sources));
@@ -198,7 +200,7 @@ pub async fn run(
     let mut tasks = JoinSet::new();
     tasks.spawn(control.serve(Arc::new(controlled), stop.clone()));
     tasks.spawn(prune_regularly(Arc::clone(&ledgers), stop.clone()));
-    tasks.spawn(prune_records(Arc::clone(&programs), stop.clone()));
+    tasks.spawn(running_programs::prune_records(Arc::clone(&programs), stop.clone()));
     tasks.spawn({
         let stop = stop.clone();
         async move { backfills.serve(stop).await }
@@ -220,35 +222,6 @@ pub async fn run(
         tracing::error!("the programs could not be stopped in order");
     }
     Ok(served?)
-}
-
-/// Opens the programs of a data directory and begins to run them. Blocks while modules are made ready.
-///
-/// # Errors
-/// [`ServiceError::Programs`], [`ServiceError::Worker`]
-fn start_programs(ledgers: &Arc<Ledgers>) -> Result<Arc<Programs>, ServiceError> {
-    let store = Arc::clone(ledgers.store());
-    let tables = Tables::open(TablesSettings {
-        directory: store.directory().join(TABLES),
-        worker: std::env::current_exe().map_err(ServiceError::Worker)?,
-        limits: QueryLimits::default(),
-        walls: Walls::default(),
-    });
-    let programs = Arc::new(Programs::start(ProgramDeps {
-        store,
-        tables: tables.map_err(ProgramError::from)?,
-        health: Arc::clone(ledgers.health()),
-        settings: programs::Settings::default(),
-        upstream: None,
-        clock: Arc::new(unix_now_ms),
-    })?);
-    let told = Arc::downgrade(&programs);
-    ledgers.tell(move || {
-        if let Some(programs) = told.upgrade() {
-            programs.ledgers_came();
-        }
-    });
-    Ok(programs)
 }
 
 fn dependencies(
@@ -347,31 +320,9 @@ async fn prune_regularly(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
     }
 }
 
-/// Removes records of programs that are older than they are kept.
-async fn prune_records(programs: Arc<Programs>, stop: watch::Receiver<bool>) {
-    loop {
-        let programs = Arc::clone(&programs);
-        match spawn_blocking(move || programs.prune()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!("old records of programs stay: {error}"),
-            Err(error) => tracing::error!("old records of programs stay: {error}"),
-        }
-        tokio::select! {
-            () = tokio::time::sleep(PRUNE_RECORDS_EVERY) => {}
-            () = stopped(stop.clone()) => return,
-        }
-    }
-}
-
 /// Returns when `stop` turns true, or can never do so any more.
 async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
-}
-
-/// UNIX milliseconds now.
-fn unix_now_ms() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// UNIX seconds now.

@@ -9,7 +9,9 @@ use futures_util::FutureExt;
 
 use super::stored_ledgers::StoredLedgers;
 use super::{Following, Ledgers, Older, OpenSources, unix_now};
-use crate::config::{Config, ConfigError, LakeReader, LakeSpec, SourceAddress, SourceSpec};
+use crate::config::{
+    Config, ConfigError, Header, LakeReader, LakeSpec, Secret, SourceAddress, SourceSpec,
+};
 use crate::domain::{LedgerRange, LedgerSeq, Network, StartPoint};
 use crate::source::core::{CoreError, CoreSettings, CoreSource, Limits, Mode};
 use crate::source::follow::{Candidate, LedgerSource};
@@ -80,6 +82,27 @@ pub fn opener(config: &Config, ledgers: &Arc<Ledgers>) -> OpenSources {
     })
 }
 
+/// The RPC server that is asked for entries of the ledger that nothing stored tells of; none when there
+/// is none to ask.
+///
+/// # Errors
+/// When settings make no sense.
+pub fn entries_server(
+    config: &Config,
+    network: &Network,
+) -> Result<Option<RpcSettings>, SourcesError> {
+    Ok(match config.entries_source(network)? {
+        Some(SourceSpec::Rpc { url, headers }) => Some(rpc_settings(&url, &headers)),
+        _ => None,
+    })
+}
+
+fn rpc_settings(url: &Secret, headers: &[Header]) -> RpcSettings {
+    let headers = headers.iter();
+    let headers = headers.map(|header| (header.name.clone(), header.value.reveal().into()));
+    RpcSettings { headers: headers.collect(), ..RpcSettings::new(url.reveal()) }
+}
+
 async fn open_older(
     config: &Config,
     ledgers: &Ledgers,
@@ -127,13 +150,7 @@ async fn open(
             Box::new(StoredLedgers::open(Path::new(&lake.address), network)?)
         }
         SourceSpec::Lake(lake) => open_lake(lake, network, need.first).await?,
-        SourceSpec::Rpc { url, headers } => {
-            let headers = headers.iter();
-            let headers = headers.map(|header| (header.name.clone(), header.value.reveal().into()));
-            let settings =
-                RpcSettings { headers: headers.collect(), ..RpcSettings::new(url.reveal()) };
-            Box::new(RpcSource::new(&settings)?)
-        }
+        SourceSpec::Rpc { url, headers } => Box::new(RpcSource::new(&rpc_settings(url, headers))?),
         SourceSpec::Core => {
             Box::new(CoreSource::open(core_settings(config, network, need)?).await?)
         }

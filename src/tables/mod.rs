@@ -56,7 +56,7 @@ pub struct TablesSettings {
 }
 
 /// How much queries may use.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryLimits {
     /// Until a query is stopped.
     pub time: Duration,

@@ -40,9 +40,15 @@ pub fn token(directory: &Path, owner: &str) -> String {
 impl Service {
     /// Serves a data directory on a free port, without rate limits.
     pub fn start(directory: &Path) -> Self {
+        Self::start_with(directory, &[])
+    }
+
+    /// As [`Self::start`], with settings as environment variables.
+    pub fn start_with(directory: &Path, settings: &[(&str, &str)]) -> Self {
         let token = token(directory, "tests");
         let mut child = orrery()
             .env("ORRERY_LIMITS_REQUESTS_PER_SECOND", "0")
+            .envs(settings.iter().copied())
             .args(["serve", "--no-source", "--listen", "127.0.0.1:0", "--log-format", "json"])
             .arg("--data-dir")
             .arg(directory)

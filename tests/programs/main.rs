@@ -31,6 +31,7 @@ mod engine_vault;
 mod engine_world;
 mod replay;
 mod service;
+mod service_upstream;
 mod state;
 mod state_damage;
 mod state_made;

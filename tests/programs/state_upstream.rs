@@ -7,12 +7,15 @@ use std::collections::BTreeSet;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orrery::domain::LedgerSeq;
-use orrery::programs::state::{Upstream, UpstreamAnswer, UpstreamEntry, UpstreamError};
+use orrery::programs::state::{
+    PreState, States, Upstream, UpstreamAnswer, UpstreamEntry, UpstreamError,
+};
 use orrery::service::AskedEntries;
 use orrery::source::rpc::RpcSettings;
 use orrery::store::IndexOptions;
 use serde_json::{Value, json};
 use stellar_xdr::{LedgerEntryData, LedgerKey, Limits, ReadXdr, WriteXdr};
+use tokio::sync::watch;
 
 use crate::common::data;
 use crate::common::provider::{Provider, Question, Reply};
@@ -127,7 +130,7 @@ fn check_untruths(
     store: &orrery::store::Store,
     liar: &Present<'_>,
 ) -> u64 {
-    use orrery::programs::state::{Known, PreState, States};
+    use orrery::programs::state::Known;
 
     let states = States::new(store, Some(liar));
     let mut wrong = 0;
@@ -147,7 +150,8 @@ fn check_untruths(
     wrong
 }
 
-fn rpc_answer(timeline: &Timeline, as_of: u32, question: &Question) -> Reply {
+/// What an RPC server answers whose latest ledger is `as_of`.
+pub fn rpc_answer(timeline: &Timeline, as_of: u32, question: &Question) -> Reply {
     let asked: Value = serde_json::from_slice(&question.body).unwrap();
     assert_eq!(asked["method"], "getLedgerEntries");
     assert_eq!(asked["params"]["xdrFormat"], "base64");
@@ -187,11 +191,26 @@ fn an_rpc_server_says_the_same_over_http() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let settings = RpcSettings::new(format!("http://{}/", server.address()));
-    let upstream = AskedEntries::new(&settings, runtime.handle().clone()).unwrap();
+    let (_running, stop) = watch::channel(false);
+    let upstream = AskedEntries::new(&settings, runtime.handle().clone(), stop.clone()).unwrap();
     let fresh = section.store(second_half(&section), &IndexOptions::default());
     let answers = check(&section, &model, &fresh.store, Some(&upstream));
     assert_eq!(answers.to_string(), expected.to_string());
     assert!(!server.questions().is_empty());
+}
+
+#[test]
+fn a_server_that_has_not_got_so_far_is_to_be_asked_again() {
+    let Some(section) = local_network() else { return };
+    let model = timeline(&section);
+    let stored = section.store(second_half(&section), &IndexOptions::default());
+    let behind = Present::new(&model, section.first());
+    let states = States::new(&stored.store, Some(&behind));
+    let of_ledger = states.at(LedgerSeq(section.last())).unwrap();
+    let key = model.keys().find(|key| matches!(key, LedgerKey::ContractCode(_))).unwrap();
+    let refused = of_ledger.before(1, &[]).entry(key).unwrap_err().to_string();
+    let sentence = format!("as far as ledger {}, and {} is run", section.first(), section.last());
+    assert!(refused.contains(&sentence), "{refused}");
 }
 
 #[test]
@@ -205,6 +224,7 @@ fn answers_of_an_rpc_server_that_cannot_be_right_are_refused() {
     let data = entry.data.to_xdr_base64(Limits::none()).unwrap();
     let item = |key: &str, xdr: &str| json!({"key": key, "xdr": xdr, "lastModifiedLedgerSeq": 5});
     let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (_running, stop) = watch::channel(false);
     for (result, sentence) in [
         (json!({"entries": [item(&base64(other), &data)], "latestLedger": 9}), "not asked for"),
         (json!({"entries": [item(&base64(&key), "AAAA")], "latestLedger": 9}), "that is not XDR"),
@@ -217,7 +237,8 @@ fn answers_of_an_rpc_server_that_cannot_be_right_are_refused() {
             Reply::json(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
         });
         let settings = RpcSettings::new(format!("http://{}/", server.address()));
-        let upstream = AskedEntries::new(&settings, runtime.handle().clone()).unwrap();
+        let upstream =
+            AskedEntries::new(&settings, runtime.handle().clone(), stop.clone()).unwrap();
         match upstream.look_up(std::slice::from_ref(&key)) {
             Ok(answer) => {
                 assert!(sentence.is_empty(), "{sentence}");

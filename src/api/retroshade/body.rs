@@ -57,13 +57,14 @@ impl<'de> Deserialize<'de> for Code {
 
 /// A list of contracts, or one text with commas between them.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "'contracts' is neither a list of texts nor one text")]
 enum Contracts {
     List(Vec<String>),
     Text(String),
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a JSON object with 'code', 'project_name' and 'contracts'")]
 struct DeployBody {
     code: Code,
     project_name: String,
@@ -73,18 +74,21 @@ struct DeployBody {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a JSON object with 'program_id' and 'contracts'")]
 struct AppendBody {
     program_id: u32,
     contracts: Contracts,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a JSON object with 'from' and 'to'")]
 struct BackfillBody {
     from: u32,
     to: u32,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a JSON object with 'query'")]
 struct QueryBody {
     query: String,
     #[serde(default)]
@@ -98,6 +102,7 @@ struct QueryBody {
 
 /// Which transactions a trial is run on, beside what a deploy holds.
 #[derive(Deserialize)]
+#[serde(expecting = "a JSON object with 'code' and 'contracts'")]
 struct TrialBody {
     code: Code,
     #[serde(default)]

@@ -78,7 +78,7 @@ fn write_vals(
 
 /// The slices whose positions and lengths stand at `pos`.
 fn read_slices<'m>(host: &Host, memory: &'m [u8], pos: u32, len: u32) -> Result<Vec<&'m [u8]>> {
-    charge(host, len, ITEM)?;
+    host.charge_budget(ContractCostType::MemCpy, Some(u64::from(len) * u64::from(ITEM)))?;
     // As in the interpreter, nobody looks where no slice is said to be.
     let pos = if len == 0 { 0 } else { pos };
     let (words, _) = memory[range(memory, pos, len, ITEM)?].as_chunks::<{ ITEM as usize }>();
@@ -93,6 +93,7 @@ fn read_slices<'m>(host: &Host, memory: &'m [u8], pos: u32, len: u32) -> Result<
 }
 
 fn read_names<'m>(host: &Host, memory: &'m [u8], pos: u32, len: u32) -> Result<Vec<&'m str>> {
+    host.charge_budget(ContractCostType::MemAlloc, Some(u64::from(len) * u64::from(ITEM)))?;
     read_slices(host, memory, pos, len)?
         .into_iter()
         .map(|bytes| str::from_utf8(bytes).map_err(|_| NOT_A_SYMBOL.into()))

@@ -73,6 +73,7 @@ fn said(known: KnownEntry, ledger: LedgerSeq) -> Option<Said> {
 }
 
 /// Asks for entries, and remembers the answers; gives what that to the first key says of a ledger.
+/// A server that has not got as far as that ledger has to be asked again.
 pub(super) fn ask(
     upstream: &dyn Upstream,
     store: &Store,
@@ -83,6 +84,11 @@ pub(super) fn ask(
     if answer.entries.len() != keys.len() {
         let (asked, got) = (keys.len(), answer.entries.len());
         let what = format!("the server that was asked for {asked} ledger entries answers {got}");
+        return Err(UpstreamError(what).into());
+    }
+    if answer.as_of < ledger {
+        let what =
+            format!("the server has got as far as ledger {}, and {ledger} is run", answer.as_of);
         return Err(UpstreamError(what).into());
     }
     let mut answers = Vec::with_capacity(keys.len());

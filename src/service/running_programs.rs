@@ -1,0 +1,136 @@
+//! Indexing programs in a running service: opens them with the operator's settings, tells them of new
+//! ledgers, and prunes their records.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use super::sources::SourcesError;
+use super::{AskedEntries, Ledgers, ServiceError, sources, stopped};
+use crate::config::{self, Config};
+use crate::programs::state::Upstream;
+use crate::programs::{self, ProgramDeps, ProgramError, Programs, engine};
+use crate::tables::{QueryLimits, Tables, TablesSettings, Walls};
+
+/// Directory of tables in the data directory.
+const TABLES: &str = "tables";
+/// Between two looks for records of programs that are too old.
+const PRUNE_RECORDS_EVERY: Duration = Duration::from_secs(600);
+
+/// Opens the programs of a data directory and begins to run them. Blocks while modules are made ready.
+/// Whom they ask for entries, they ask on `runtime`, until `stop` turns true.
+///
+/// # Errors
+/// [`ServiceError::Programs`], [`ServiceError::Worker`], [`ServiceError::Entries`]
+pub(super) fn start(
+    ledgers: &Arc<Ledgers>,
+    config: &Config,
+    runtime: Handle,
+    stop: watch::Receiver<bool>,
+) -> Result<Arc<Programs>, ServiceError> {
+    let store = Arc::clone(ledgers.store());
+    let tables = Tables::open(TablesSettings {
+        directory: store.directory().join(TABLES),
+        worker: std::env::current_exe().map_err(ServiceError::Worker)?,
+        limits: query_limits(&config.queries),
+        walls: Walls::default(),
+    });
+    let upstream = upstream(ledgers, config, runtime, stop).map_err(ServiceError::Entries)?;
+    let programs = Arc::new(Programs::start(ProgramDeps {
+        store,
+        tables: tables.map_err(ProgramError::from)?,
+        health: Arc::clone(ledgers.health()),
+        settings: settings(&config.programs),
+        upstream,
+        clock: Arc::new(unix_now_ms),
+    })?);
+    let told = Arc::downgrade(&programs);
+    ledgers.tell(move || {
+        if let Some(programs) = told.upgrade() {
+            programs.ledgers_came();
+        }
+    });
+    Ok(programs)
+}
+
+/// Who is asked for entries that nothing stored tells of.
+fn upstream(
+    ledgers: &Ledgers,
+    config: &Config,
+    runtime: Handle,
+    stop: watch::Receiver<bool>,
+) -> Result<Option<Arc<dyn Upstream + Send + Sync>>, SourcesError> {
+    let Some(settings) = sources::entries_server(config, ledgers.store().network())? else {
+        return Ok(None);
+    };
+    Ok(Some(Arc::new(AskedEntries::new(&settings, runtime, stop)?)))
+}
+
+/// Removes records of programs that are too old, again and again until `stop` turns true.
+pub(super) async fn prune_records(programs: Arc<Programs>, stop: watch::Receiver<bool>) {
+    loop {
+        let programs = Arc::clone(&programs);
+        match spawn_blocking(move || programs.prune()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!("old records of programs stay: {error}"),
+            Err(error) => tracing::error!("old records of programs stay: {error}"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PRUNE_RECORDS_EVERY) => {}
+            () = stopped(stop.clone()) => return,
+        }
+    }
+}
+
+fn size(number: std::num::NonZeroU32) -> usize {
+    usize::try_from(number.get()).unwrap_or(usize::MAX)
+}
+
+fn settings(config: &config::Programs) -> programs::Settings {
+    programs::Settings {
+        limits: engine::Limits {
+            fuel: u64::from(config.fuel_millions.get()) * 1_000_000,
+            wall: Duration::from_millis(config.run_ms.get().into()),
+            memory: size(config.memory_mib) << 20,
+            emits: config.emits.get(),
+            emitted_bytes: size(config.emitted_kib) << 10,
+            columns: size(config.columns),
+            depth: size(config.depth),
+        },
+        owner_bytes: u64::from(config.owner_gib.get()) << 30,
+    }
+}
+
+fn query_limits(config: &config::Queries) -> QueryLimits {
+    QueryLimits {
+        time: Duration::from_millis(config.query_ms.get().into()),
+        memory: u64::from(config.memory_mib.get()) << 20,
+        rows: size(config.rows),
+        bytes: size(config.answer_mib) << 20,
+        text: size(config.text_kib) << 10,
+        at_a_time: size(config.at_a_time),
+        ..QueryLimits::default()
+    }
+}
+
+/// UNIX milliseconds now.
+fn unix_now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_programs_and_queries() {
+        let (own, given) = (settings(&config::Programs::default()), programs::Settings::default());
+        assert_eq!(own.limits, given.limits);
+        assert_eq!(own.owner_bytes, given.owner_bytes);
+        assert_eq!(query_limits(&config::Queries::default()), QueryLimits::default());
+    }
+}
