@@ -10,7 +10,7 @@ use crate::common::binary::{Service, orrery, token};
 use crate::common::client::HTTP;
 use crate::common::data;
 
-const PASSPHRASE: &str = "Standalone Network ; February 2017";
+pub const PASSPHRASE: &str = "Standalone Network ; February 2017";
 /// Whatever is awaited comes sooner, or never.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -67,12 +67,12 @@ fn canonical(row: &Value) -> String {
 }
 
 /// A data directory of the recorded network.
-struct Scene {
+pub struct Scene {
     directory: TempDir,
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let made = orrery()
             .args(["token", "list", "--network", PASSPHRASE, "--data-dir"])
@@ -83,29 +83,29 @@ impl Scene {
         Self { directory }
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    fn import(&self, file: &Path) {
+    pub fn import(&self, file: &Path) {
         let done = orrery().args(["import", "--data-dir"]).arg(self.path()).arg(file).output();
         let done = done.unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 
-    fn owner(&self, service: &Service, name: &str) -> Owner {
+    pub fn owner(&self, service: &Service, name: &str) -> Owner {
         Owner { base: service.base.clone(), token: token(self.path(), name) }
     }
 }
 
 /// Somebody with a token.
-struct Owner {
+pub struct Owner {
     base: String,
     token: String,
 }
 
 impl Owner {
-    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let method = method.parse().unwrap();
         let mut request = HTTP.request(method, format!("{}/rest/retroshade/{path}", self.base));
         request = request.bearer_auth(&self.token);
@@ -116,20 +116,20 @@ impl Owner {
         (answer.status().as_u16(), answer.json().unwrap())
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub fn get(&self, path: &str) -> Value {
         let (status, body) = self.ask("GET", path, None);
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
 
-    fn post(&self, path: &str, body: &Value) -> Value {
+    pub fn post(&self, path: &str, body: &Value) -> Value {
         let (status, body) = self.ask("POST", path, Some(body));
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
 
     /// Asks until the tables are to be had: they may be being filled.
-    fn query(&self, sql: &str) -> Vec<Value> {
+    pub fn query(&self, sql: &str) -> Vec<Value> {
         let begun = Instant::now();
         loop {
             let (status, body) = self.ask("POST", "query", Some(&json!({ "query": sql })));
@@ -141,12 +141,12 @@ impl Owner {
         }
     }
 
-    fn rows(&self, table: &str) -> Vec<String> {
+    pub fn rows(&self, table: &str) -> Vec<String> {
         let rows = self.query(&format!("select * from {table}"));
         sorted(rows.iter().map(canonical).collect())
     }
 
-    fn wait(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+    pub fn wait(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let begun = Instant::now();
         while !condition(self) {
             assert!(begun.elapsed() < PATIENCE, "{what}");
@@ -155,7 +155,7 @@ impl Owner {
     }
 
     /// Waits for as many rows as there must be; more never go away again.
-    fn wait_for_rows(&self, table: &str, rows: usize) {
+    pub fn wait_for_rows(&self, table: &str, rows: usize) {
         self.wait(table, |it| {
             let count = it.query(&format!("select count(*) n from {table}"));
             count[0]["n"] == rows
