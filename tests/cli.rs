@@ -544,7 +544,7 @@ fn follows_a_lake_as_it_grows() {
 #[test]
 fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
     let directory = tempfile::tempdir().unwrap();
-    let mut latest = 0;
+    let (mut latest, mut rows) = (0, 0);
     for round in 0..2 {
         let mut demo = orrery(directory.path())
             .args(["demo", "--listen", "127.0.0.1:0", "--data-dir", "d"])
@@ -553,8 +553,8 @@ fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
             .unwrap();
         let lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
         let commands: Vec<String> =
-            lines.filter(|line| line.starts_with("curl ")).take(3).collect();
-        assert_eq!(commands.len(), 3);
+            lines.filter(|line| line.starts_with("curl ")).take(4).collect();
+        assert_eq!(commands.len(), 4);
         for command in &commands {
             let answer = pasted(command);
             let rows = answer.as_array().map_or(1, Vec::len);
@@ -567,6 +567,21 @@ fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
         latest = until("the next ledger comes", || {
             pasted(&commands[0])["service_latest_ledger"].as_u64().filter(|next| *next > now)
         });
+        let trades = || pasted(&commands[3])[0]["trades"].as_u64().unwrap();
+        let before = trades();
+        assert!(before >= rows, "round {round}: {before} after {rows}");
+        rows = until("the rows grow", || Some(trades()).filter(|rows| *rows > before));
+        let base = commands[3].split(['\'', ' ']).rfind(|it| it.starts_with("http")).unwrap();
+        let base = base.trim_end_matches("/query");
+        let ask = |path: &str| {
+            let (before, _) = commands[1].rsplit_once(" '").unwrap();
+            pasted(&format!("{before} '{base}/{path}'"))
+        };
+        assert_eq!(ask("list").as_array().unwrap().len(), 1, "it is deployed once");
+        let status = ask("1/status");
+        assert!(status["running"] == true && status["total_errors"] == 0, "{status}");
+        let runs = ask("1/executions?limit=200");
+        assert!(runs.as_array().unwrap().iter().all(|run| run["fidelity"] == "exact"), "{runs}");
         signal(&demo, "-INT");
         assert_eq!(demo.wait().unwrap().code(), Some(0));
     }

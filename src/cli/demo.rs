@@ -8,22 +8,27 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::config::{Origin, Settings};
-use orrery::domain::{ContractId, Network, Page, StartPoint};
+use orrery::domain::{ContractId, Network, Owner, Page, StartPoint};
 use orrery::observe::logs::{self, LogLevel};
-use orrery::service::{self, Following, Ledgers, unix_now};
+use orrery::programs::{Deploy, ProgramError, Programs};
+use orrery::service::{self, Following, Ledgers, Service, unix_now};
 use orrery::source::follow::Candidate;
-use orrery::source::sandbox_network;
+use orrery::source::sandbox::{MARKET_PROGRAM, Sandbox};
+use orrery::source::sandbox_network::{self, SandboxNetworkError};
 use orrery::store::{EventQuery, TopicFilter};
+use orrery::tables::query::QueryRequest;
 use tempfile::TempDir;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 use super::serve::{runtime, stop_on_signal};
 use super::{Common, Failure, flag, open, output};
 
 /// Try it: a service on a network of its own, without files and without the internet
 ///
-/// Makes a ledger a second, in which contracts are really called, and prints three lines to paste. Goes
-/// on until it is interrupted; with --data-dir the next demo continues there.
+/// Makes a ledger a second, in which contracts are really called, deploys an indexing program for one of
+/// them, and prints four lines to paste. Goes on until it is interrupted; with --data-dir the next demo
+/// continues there.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery demo
@@ -36,6 +41,13 @@ pub struct Demo {
 
 /// The first ledgers are there within a fraction of this.
 const FIRST_LEDGERS_TIMEOUT: Duration = Duration::from_secs(60);
+/// Whose token is printed, and whose the program is.
+const OWNER: &str = "demo";
+/// The program's project; its rows are in the view of this name and that of the emitted struct.
+const PROJECT: &str = "market";
+/// What has become of the rows so far. Without quotes, so that it can stand in a shell's.
+const QUERY: &str = "select count(*) as trades, sum(amount) as goods, sum(cost) as cash, \
+                     max(_ledger) as ledger from market_trade";
 /// Ledgers, and events, before the demo says that it is ready.
 const ENOUGH: u64 = 10;
 
@@ -90,8 +102,16 @@ async fn demonstrate(
         unix_now(),
     )?;
     let tokens = Arc::new(service::open_tokens(store.directory(), store.network(), &config.auth)?);
-    let running = service::run(
-        Arc::clone(&ledgers),
+    let service = Service::open(Arc::clone(&ledgers), config, stop.clone()).await?;
+    let programs = Arc::clone(&service.programs);
+    let market = Sandbox::market_contract(store.network()).map_err(SandboxNetworkError::from)?;
+    at_work({
+        let programs = Arc::clone(&programs);
+        move || deploy(&programs, market)
+    })
+    .await?;
+    let running = service::run_opened(
+        service,
         Arc::clone(&tokens),
         config,
         entrances,
@@ -103,7 +123,7 @@ async fn demonstrate(
         stop.clone(),
     );
     let welcome = async {
-        if first_ledgers(&ledgers, &mut stop).await? {
+        if first_ledgers(&ledgers, &mut stop).await? && first_rows(&programs, &mut stop).await? {
             let directory = kept.then(|| store.directory());
             output::print(&welcome(address, &tokens, &ledgers, directory)?)?;
         }
@@ -112,6 +132,61 @@ async fn demonstrate(
     tokio::select! {
         ended = running => Ok(ended?),
         failed = welcome => failed,
+    }
+}
+
+/// Does what blocks on a thread for it.
+async fn at_work<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let done = spawn_blocking(work).await;
+    done.map_err(|error| Failure::failed(format!("a part of the demo ended: {error}")))?
+}
+
+/// Deploys the program for the market's contract, unless an earlier demo did.
+fn deploy(programs: &Programs, market: ContractId) -> Result<(), Failure> {
+    let owner = Owner(OWNER.to_owned());
+    if programs.list(&owner).iter().any(|program| program.project_name == PROJECT) {
+        return Ok(());
+    }
+    let deploy = Deploy {
+        code: MARKET_PROGRAM.to_vec(),
+        project_name: PROJECT.to_owned(),
+        contracts: vec![market],
+        public: false,
+    };
+    let failed =
+        |error: ProgramError| Failure::failed(format!("the demo's program is refused: {error}"));
+    programs.deploy(&owner, deploy).map(drop).map_err(failed)
+}
+
+/// Waits until the program has rows; false when the demo is stopped before.
+async fn first_rows(
+    programs: &Arc<Programs>,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<bool, Failure> {
+    let start = Instant::now();
+    loop {
+        let programs = Arc::clone(programs);
+        let query = QueryRequest {
+            query: format!("select _ledger from {PROJECT}_trade limit 1"),
+            ..QueryRequest::default()
+        };
+        let answer = at_work(move || Ok(programs.query(&Owner(OWNER.to_owned()), query))).await?;
+        let trouble = match answer {
+            Ok(answer) if answer.bytes.as_slice() != b"[]" => return Ok(true),
+            Ok(_) => "no row has come".to_owned(),
+            // As long as tables are filled after a start they cannot be asked.
+            Err(error) => error.to_string(),
+        };
+        if start.elapsed() > FIRST_LEDGERS_TIMEOUT {
+            let sentence = format!("the demo's program has nothing to show: {trouble}");
+            return Err(Failure::failed(sentence));
+        }
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(50)) => {}
+            _ = stop.wait_for(|stop| *stop) => return Ok(false),
+        }
     }
 }
 
@@ -145,7 +220,7 @@ fn welcome(
     ledgers: &Ledgers,
     directory: Option<&Path>,
 ) -> Result<String, Failure> {
-    let token = tokens.issue(&IssueRequest::for_owner("demo"))?.token;
+    let token = tokens.issue(&IssueRequest::for_owner(OWNER))?.token;
     let base = format!("http://{address}/rest");
     let newest = format!("{base}/events/by-ledger?limit=3");
     let of_contract = match busy_contract(ledgers)? {
@@ -167,6 +242,9 @@ Try, in another terminal:
 curl '{base}/health'
 curl -H 'Authorization: Bearer {token}' '{newest}'
 curl -H 'Authorization: Bearer {token}' '{of_contract}'
+
+A program that was deployed for a contract of this network makes a row of each trade. Ask again and again:
+curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"query\":\"{QUERY}\"}}' '{base}/retroshade/query'
 "
     ))
 }

@@ -139,9 +139,12 @@ impl Registry {
             .engine
             .check(&deploy.code, &CheckRules::default())
             .map_err(|refused| ProgramError::Module(refused.to_string()))?;
-        let segments = facts.data.iter().map(Vec::as_slice);
-        let schema = ProgramSchema::from_spec(&facts.spec, segments, self.schema_limits)
-            .map_err(|error| ProgramError::Module(error.to_string()))?;
+        let schema = ProgramSchema::from_spec(
+            &facts.spec,
+            |target| facts.targets.has(target),
+            self.schema_limits,
+        )
+        .map_err(|error| ProgramError::Module(error.to_string()))?;
         let module = self.engine.load(&deploy.code)?;
         let _one_at_a_time = self.deploying.lock();
         self.check_name_is_free(&deploy.project_name)?;

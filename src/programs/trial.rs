@@ -64,9 +64,12 @@ pub(super) fn run(runner: &Runner, owner: &Owner, wanted: Trial) -> Result<Tried
         .engine
         .check(&deploy.code, &CheckRules::default())
         .map_err(|refused| ProgramError::Module(refused.to_string()))?;
-    let segments = facts.data.iter().map(Vec::as_slice);
-    let schema = ProgramSchema::from_spec(&facts.spec, segments, runner.settings.schema_limits())
-        .map_err(|error| ProgramError::Module(error.to_string()))?;
+    let schema = ProgramSchema::from_spec(
+        &facts.spec,
+        |target| facts.targets.has(target),
+        runner.settings.schema_limits(),
+    )
+    .map_err(|error| ProgramError::Module(error.to_string()))?;
     let module = runner.engine.load(&deploy.code)?;
     let manifest = Manifest {
         id: NO_PROGRAM,

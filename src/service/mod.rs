@@ -171,6 +171,33 @@ impl Following {
     }
 }
 
+/// A service whose programs are ready, and that takes no requests and follows nothing yet.
+pub struct Service {
+    ledgers: Arc<Ledgers>,
+    /// Its indexing programs, which run on ledgers as they are stored.
+    pub programs: Arc<Programs>,
+}
+
+impl Service {
+    /// Makes the programs of a data directory ready and begins to run them, until `stop` turns true.
+    ///
+    /// # Errors
+    /// [`ServiceError::Programs`], [`ServiceError::Worker`], [`ServiceError::Entries`]
+    pub async fn open(
+        ledgers: Arc<Ledgers>,
+        config: &Config,
+        stop: watch::Receiver<bool>,
+    ) -> Result<Self, ServiceError> {
+        let programs = {
+            let (ledgers, config) = (Arc::clone(&ledgers), config.clone());
+            let runtime = tokio::runtime::Handle::current();
+            let start = move || running_programs::start(&ledgers, &config, runtime, stop);
+            spawn_blocking(start).await.map_err(ServiceError::Start)??
+        };
+        Ok(Self { ledgers, programs })
+    }
+}
+
 /// Serves what is stored, stores what the sources yield, and fills in older ledgers from what
 /// `open_sources` opens, until `stop` turns true. Then requests, imports and ledgers at hand are finished.
 ///
@@ -185,14 +212,25 @@ pub async fn run(
     open_sources: OpenSources,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServiceError> {
+    let service = Service::open(ledgers, config, stop.clone()).await?;
+    run_opened(service, tokens, config, entrances, following, open_sources, stop).await
+}
+
+/// As [`run`], of a service that is open.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_opened(
+    service: Service,
+    tokens: Arc<Tokens>,
+    config: &Config,
+    entrances: Entrances,
+    following: Option<Following>,
+    open_sources: OpenSources,
+    stop: watch::Receiver<bool>,
+) -> Result<(), ServiceError> {
+    let Service { ledgers, programs } = service;
     let Entrances { http, control, .. } = entrances;
-    let programs = {
-        let (ledgers, config) = (Arc::clone(&ledgers), config.clone());
-        let runtime = tokio::runtime::Handle::current();
-        let stop = stop.clone();
-        let start = move || running_programs::start(&ledgers, &config, runtime, stop);
-        spawn_blocking(start).await.map_err(ServiceError::Start)??
-    };
     let targets = status_messages::targets(&config.status)?;
     let backfills = Arc::new(Backfills::new(Arc::clone(&ledgers), open_sources));
     let controlled =

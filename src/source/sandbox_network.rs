@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::paced::{LedgerMaker, Paced};
-use super::sandbox::{Sandbox, SandboxConfig, SandboxError};
+use super::sandbox::{FIRST_MARKET_LEDGER, Sandbox, SandboxConfig, SandboxError};
 use crate::domain::{LedgerSeq, Network};
 
 /// Seconds between two ledgers.
@@ -62,6 +62,9 @@ pub enum SandboxNetworkError {
 struct Beginning {
     seed: u64,
     start_time: u64,
+    /// The first ledger with a market; absent in what was written before there were markets.
+    #[serde(default)]
+    market_from: Option<u32>,
 }
 
 /// The sandbox network of a data directory in which `stored` is the newest ledger; a new one begins
@@ -83,7 +86,17 @@ pub fn open(
     let directory = data_dir.join(DIRECTORY);
     fs::create_dir_all(&directory).map_err(file_error(&directory))?;
     let start_time = now.saturating_sub(u64::from(LEDGERS_AT_ONCE) * CLOSE_INTERVAL);
-    let beginning = load_beginning(&directory, Beginning { seed, start_time })?;
+    let new = Beginning { seed, start_time, market_from: None };
+    let beginning = load_beginning(&directory, new)?;
+    // Ledgers that are stored stay as they are: a network that had no market opens one now.
+    let market_from = match (beginning.market_from, stored) {
+        (Some(ledger), _) => LedgerSeq(ledger),
+        (None, Some(stored)) => LedgerSeq(stored.0.saturating_add(1)).max(FIRST_MARKET_LEDGER),
+        (None, None) => FIRST_MARKET_LEDGER,
+    };
+    if beginning.market_from.is_none() {
+        save_beginning(&directory, &Beginning { market_from: Some(market_from.0), ..beginning })?;
+    }
     let config = SandboxConfig {
         network: network.clone(),
         seed: beginning.seed,
@@ -91,10 +104,11 @@ pub fn open(
         close_interval: CLOSE_INTERVAL,
         transactions_per_ledger: TRANSACTIONS,
     };
-    let mut sandbox = match load_snapshot(&directory, &config) {
+    let sandbox = match load_snapshot(&directory, &config) {
         Some(snapshot) if Some(snapshot.latest_ledger()) <= stored => snapshot,
         _ => Sandbox::new(config)?,
     };
+    let mut sandbox = sandbox.with_market(market_from);
     if let Some(stored) = stored {
         sandbox.skip_to(stored)?;
     }
@@ -128,21 +142,25 @@ impl LedgerMaker for Maker {
     }
 }
 
+/// What the network of a directory began with, or `new` when nothing has begun there.
 fn load_beginning(directory: &Path, new: Beginning) -> Result<Beginning, SandboxNetworkError> {
     let path = directory.join(BEGINNING_FILE);
-    let damaged = |error: serde_json::Error| SandboxNetworkError::Beginning {
-        path: path.clone(),
-        reason: error.to_string(),
-    };
     match fs::read(&path) {
-        Ok(text) => serde_json::from_slice(&text).map_err(damaged),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let text = serde_json::to_vec(&new).map_err(damaged)?;
-            write_whole(&path, &text).map_err(file_error(&path))?;
-            Ok(new)
-        }
+        Ok(text) => serde_json::from_slice(&text).map_err(damaged(&path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(new),
         Err(error) => Err(file_error(&path)(error)),
     }
+}
+
+fn save_beginning(directory: &Path, beginning: &Beginning) -> Result<(), SandboxNetworkError> {
+    let path = directory.join(BEGINNING_FILE);
+    let text = serde_json::to_vec(beginning).map_err(damaged(&path))?;
+    write_whole(&path, &text).map_err(file_error(&path))
+}
+
+fn damaged(path: &Path) -> impl Fn(serde_json::Error) -> SandboxNetworkError {
+    let path = path.to_owned();
+    move |error| SandboxNetworkError::Beginning { path: path.clone(), reason: error.to_string() }
 }
 
 /// A snapshot saves making ledgers again; one that cannot be used costs only time.
@@ -206,6 +224,36 @@ mod tests {
         let expected = fetch_to(&mut begin(straight.path(), None), 75).await;
         assert!(ledgers == expected, "the same ledgers, interrupted or not");
         assert!(from_before == expected[19..]);
+    }
+
+    /// A directory as it was before there were markets.
+    #[tokio::test(start_paused = true)]
+    async fn a_network_without_a_market_gets_one_and_keeps_its_ledgers() {
+        let network = Network::from_name_or_passphrase("local");
+        let directory = tempfile::tempdir().unwrap();
+        let beginning = directory.path().join("sandbox/beginning.json");
+        fs::create_dir_all(beginning.parent().unwrap()).unwrap();
+        fs::write(&beginning, r#"{"seed":7,"start_time":1700000000}"#).unwrap();
+        let config = SandboxConfig {
+            network: network.clone(),
+            seed: 7,
+            start_time: 1_700_000_000,
+            close_interval: CLOSE_INTERVAL,
+            transactions_per_ledger: TRANSACTIONS,
+        };
+        let mut without = Sandbox::new(config).unwrap();
+        without.skip_to(LedgerSeq(40)).unwrap();
+        let begin = |stored| open(directory.path(), &network, Some(LedgerSeq(stored)), 8, 1);
+        let ledgers = fetch_to(&mut begin(40).unwrap(), 60).await;
+        let linked = ledgers[0].windows(32).any(|hash| hash == without.latest_hash().as_bytes());
+        assert!(linked, "what is stored has a successor");
+        let market = Sandbox::market_contract(&network).unwrap();
+        let named = |ledger: &Vec<u8>| ledger.windows(32).any(|id| id == market.0);
+        assert!(ledgers.iter().any(named), "the market is used");
+        // From then on it is where it is.
+        let again = fetch_to(&mut begin(50).unwrap(), 60).await;
+        assert!(again == ledgers[10..]);
+        assert!(fs::read_to_string(&beginning).unwrap().contains(r#""market_from":41"#));
     }
 
     #[test]

@@ -124,26 +124,29 @@ pub enum SchemaError {
 }
 
 impl ProgramSchema {
-    /// The tables that are known when a program is deployed: structs of its specification whose name, in
-    /// the form of a target, occurs in the module's data segments. The others are remembered, in case
-    /// they are emitted after all: a short name need not be in a data segment.
+    /// The tables that are known when a program is deployed: structs of its specification to whose name,
+    /// in the form of a target, it `may_emit`. Structs of one name are one table, with the columns of all.
+    /// The others are remembered, in case they are emitted after all.
     ///
     /// # Errors
     /// When such a table could not hold what its struct says.
-    pub fn from_spec<'a>(
+    pub fn from_spec(
         entries: &[ScSpecEntry],
-        segments: impl IntoIterator<Item = &'a [u8]>,
+        may_emit: impl Fn(&str) -> bool,
         limits: SchemaLimits,
     ) -> Result<Self, SchemaError> {
         let spec = Spec::new(entries);
-        let segments: Vec<&[u8]> = segments.into_iter().collect();
         let mut schema = Self::default();
         let mut others = Vec::new();
         for definition in spec.structs() {
             let targets = names::snake_cases(&names::text(definition.name.as_slice()));
-            match targets.iter().find(|target| occurs(target, &segments)) {
+            match targets.iter().find(|target| may_emit(target)) {
                 Some(target) => {
-                    schema.add(TableSchema::new(target, spec.fields(definition), limits)?)?;
+                    let table = TableSchema::new(target, spec.fields(definition), limits)?;
+                    match schema.tables.iter_mut().find(|other| other.spelling == *target) {
+                        Some(other) => other.take_in_columns(table.columns, limits)?,
+                        None => schema.add(table)?,
+                    }
                 }
                 None => others.push((definition, targets)),
             }
@@ -256,6 +259,26 @@ impl TableSchema {
         Ok(())
     }
 
+    /// Columns of another struct that is emitted to this table. Where no type holds both, the first stays,
+    /// and what is emitted decides.
+    fn take_in_columns(
+        &mut self,
+        columns: Vec<Field>,
+        limits: SchemaLimits,
+    ) -> Result<(), SchemaError> {
+        for column in columns {
+            match self.columns.iter_mut().find(|own| own.name == column.name) {
+                Some(own) => {
+                    if let Some(both) = own.kind.join(&column.kind) {
+                        own.kind = both;
+                    }
+                }
+                None => self.add(column, limits)?,
+            }
+        }
+        Ok(())
+    }
+
     fn add(&mut self, column: Field, limits: SchemaLimits) -> Result<(), SchemaError> {
         let target = self.spelling.clone();
         let name = names::folded(&column.name);
@@ -299,14 +322,6 @@ impl TableSchema {
         let target = self.spelling.clone();
         SchemaError::Type { target, column: format!("{name}{path}"), expected, got }
     }
-}
-
-/// Whether a name is in one of the segments: the compiler puts texts beside each other there, with
-/// nothing between them.
-fn occurs(name: &str, segments: &[&[u8]]) -> bool {
-    let name = name.as_bytes();
-    !name.is_empty()
-        && segments.iter().any(|segment| segment.windows(name.len()).any(|window| window == name))
 }
 
 #[cfg(test)]

@@ -94,7 +94,10 @@ fn what_the_module_lacks_or_has_too_much_of_is_said() {
     refused(&big(1025), "of memory at its start");
     refused(&big(65536), "of memory at its start");
     refused(&format!("{GOOD} (table 20001 funcref)"), "of a table at its start");
-    refused(&format!("{GOOD} (table 1 funcref) (table 1 funcref)"), "a second table");
+    refused(
+        &format!("{GOOD} (table 1 funcref) (table 1 externref) (table 1 funcref)"),
+        "a third table",
+    );
     let code = wat::parse_str(format!(
         "(module {GOOD} (@custom \"contractspecv0\" \"\\00\\00\\00\\ff\\00\"))"
     ))

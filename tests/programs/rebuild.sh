@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds every module of this folder from modules/ and compares it, byte for byte, with built/.
-# With --update it replaces what is in built/, manifest.json included.
+# Builds every module of this folder from modules/ and compares it, byte for byte, with built/; the demo's
+# two, which are part of the binary, are in src/source/sandbox/market/ instead. With --update it replaces
+# them, built/manifest.json included.
 #
 #   rebuild.sh [--update]
 #
@@ -19,6 +20,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 modules=$here/modules
 built=$here/built
+market=$here/../../src/source/sandbox/market
 rustc=${RUSTC:-rustc}
 cargo=${CARGO:-cargo}
 target_dir=${CARGO_TARGET_DIR:-$modules/target}
@@ -163,6 +165,10 @@ while read -r name crate features target level flags; do
         continue
     fi
     new=$fresh/$name.wasm
+    case $name in
+        market | market_program) kept=$market/$name.wasm ;;
+        *) kept=$built/$name.wasm ;;
+    esac
     cp "$target_dir/$target/release/$crate.wasm" "$new"
     for path in "$modules" "$registry" "$sysroot" "${library%/library}" "$HOME/" /modules/ /registry/ /rust/; do
         if LC_ALL=C grep -qaF -- "$path" "$new"; then
@@ -188,15 +194,15 @@ while read -r name crate features target level flags; do
       \"sha256\": \"$sha\"
     }"
     if [ $update = yes ]; then
-        install -m 644 "$new" "$built/$name.wasm"
+        install -m 644 "$new" "$kept"
         echo "written  $name"
-    elif [ ! -e "$built/$name.wasm" ]; then
-        echo "ABSENT   $name: not in built/"
+    elif [ ! -e "$kept" ]; then
+        echo "ABSENT   $name: no $kept"
         failed=1
-    elif cmp -s "$new" "$built/$name.wasm"; then
+    elif cmp -s "$new" "$kept"; then
         echo "same     $name"
     else
-        echo "DIFFERS  $name: $(cmp "$new" "$built/$name.wasm" 2>&1 | sed 's/.* differ: //' || true)"
+        echo "DIFFERS  $name: $(cmp "$new" "$kept" 2>&1 | sed 's/.* differ: //' || true)"
         failed=1
     fi
 done <<<"$builds"

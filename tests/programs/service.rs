@@ -10,7 +10,7 @@ use crate::common::binary::{Service, orrery, token};
 use crate::common::client::HTTP;
 use crate::common::data;
 
-const PASSPHRASE: &str = "Standalone Network ; February 2017";
+pub const PASSPHRASE: &str = "Standalone Network ; February 2017";
 /// Whatever is awaited comes sooner, or never.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -13,7 +13,8 @@ use wasmparser::{
 
 use super::interface::{EMIT, env_functions};
 use super::limits::Bytes;
-use super::settings::{FEATURES, MOST_TABLE_ELEMENTS};
+use super::settings::{FEATURES, MOST_TABLE_ELEMENTS, MOST_TABLES};
+use super::targets::Targets;
 use crate::domain::Hash32;
 
 /// Bytes of one function's body. The network's limit for a whole contract is 128 KiB; the time that
@@ -68,8 +69,10 @@ pub struct ModuleFacts {
     pub protocol: Option<u32>,
     /// Whether it imports the function with which rows are emitted.
     pub emits: bool,
-    /// Bytes of its data segments, in order: among them are names of structs that it emits.
+    /// Bytes of its data segments, in order.
     pub data: Vec<Vec<u8>>,
+    /// To which targets it may emit.
+    pub targets: Targets,
 }
 
 /// Why a module is not accepted, in one sentence for whoever sent it.
@@ -162,7 +165,8 @@ pub(super) fn check(code: &[u8], rules: &CheckRules) -> Result<ModuleFacts, Refu
             Failure::Refused(refused) => refused,
         })?;
     }
-    reader.facts(Hash32(Sha256::digest(code).into()), rules)
+    let targets = Targets::of(code).map_err(|error| invalid(&error))?;
+    reader.facts(Hash32(Sha256::digest(code).into()), targets, rules)
 }
 
 fn invalid(error: &wasmparser::Error) -> Refused {
@@ -234,8 +238,8 @@ impl Reader {
             Payload::TableSection(tables) => {
                 for (count, table) in tables.into_iter().enumerate() {
                     at_its_start("a table", table?.ty.initial, 1, MOST_TABLE_ELEMENTS)?;
-                    if count > 0 {
-                        return Err(too_much("a second table", "one"));
+                    if count >= MOST_TABLES as usize {
+                        return Err(too_much("a third table", "two"));
                     }
                 }
             }
@@ -353,7 +357,12 @@ impl Reader {
         Ok(())
     }
 
-    fn facts(self, sha256: Hash32, rules: &CheckRules) -> Result<ModuleFacts, Refused> {
+    fn facts(
+        self,
+        sha256: Hash32,
+        targets: Targets,
+        rules: &CheckRules,
+    ) -> Result<ModuleFacts, Refused> {
         if !self.unknown.is_empty() {
             return Err(Refused::UnknownImports(self.unknown));
         }
@@ -384,6 +393,7 @@ impl Reader {
             protocol,
             emits: self.emits,
             data: self.data,
+            targets,
         })
     }
 }

@@ -201,7 +201,7 @@ impl ResourceLimiter for Growth {
     }
 
     fn tables(&self) -> usize {
-        1
+        super::settings::MOST_TABLES as usize
     }
 
     fn memories(&self) -> usize {

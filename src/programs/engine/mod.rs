@@ -33,6 +33,7 @@ mod module;
 mod run;
 mod settings;
 mod snapshot;
+mod targets;
 mod word;
 mod workers;
 
@@ -60,6 +61,7 @@ pub use limits::Limits;
 pub use module::Module;
 pub use run::{GuestFault, Invocation, Outcome, Program, Recorded, RunError};
 pub use settings::EngineSettings;
+pub use targets::Targets;
 
 /// Lifetimes of entries, in ledgers, where the network's settings are not known: those of the public
 /// network.

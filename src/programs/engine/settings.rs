@@ -18,6 +18,10 @@ const WASM_STACK: usize = 512 << 10;
 /// its share, and the host and the interpreter have theirs beside it. Only what is used is real memory.
 pub(super) const THREAD_STACK: usize = FRAMES as usize * (WASM_STACK + (1 << 20));
 
+/// Most tables of a module: with reference types, one of other references may stand beside that of
+/// functions. The network allows one.
+pub(super) const MOST_TABLES: u32 = 2;
+
 /// Most entries of a table. The network allows 1,000.
 pub(super) const MOST_TABLE_ELEMENTS: usize = 20_000;
 
@@ -60,11 +64,11 @@ pub(super) fn config(settings: &EngineSettings) -> Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_core_instances(instances)
         .total_memories(instances)
-        .total_tables(instances)
+        .total_tables(instances.saturating_mul(MOST_TABLES))
         .total_gc_heaps(instances)
         .max_core_instance_size(INSTANCE_RECORD)
         .max_memories_per_module(1)
-        .max_tables_per_module(1)
+        .max_tables_per_module(MOST_TABLES)
         .max_memory_size(settings.instance_memory)
         .table_elements(MOST_TABLE_ELEMENTS)
         .max_unused_warm_slots(instances.min(64))

@@ -22,6 +22,7 @@ use super::SandboxError;
 use super::close::OpenLedger;
 use super::fees::{BASE_RESERVE, ResourceFee, rent_fee, resource_fee};
 use super::state::{LedgerState, Snapshot, has_lifetime, is_temporary, ttl_entry, ttl_key};
+use super::wasm::{modules, rent_size};
 
 /// The protocol of every ledger: the newest one that the host executes.
 pub(super) const PROTOCOL: u32 = meta::INTERFACE_VERSION.protocol;
@@ -139,7 +140,7 @@ pub(super) fn execute(
         seed.to_vec(),
         &mut Vec::new(),
         None,
-        None,
+        modules(state, &data.resources)?,
     )
     .map_err(|error| host_error("execute a call", &error))?;
     let used = budget.get_cpu_insns_consumed().map_err(|error| host_error("meter", &error))?;
@@ -208,13 +209,14 @@ fn load_footprint(
             entries.push((None, None));
             continue;
         };
-        let encoded = entry.to_xdr(Limits::none())?;
-        let ttl = live_until.map(|live_until_ledger| TtlLedgerEntryMeta {
-            live_until_ledger,
-            // Contract code, which is charged for its memory instead, is not used here.
-            entry_size_for_rent: super::fees::saturate(encoded.len()),
-        });
-        entries.push((Some(encoded), ttl));
+        let ttl = match live_until {
+            Some(live_until_ledger) => {
+                let entry_size_for_rent = rent_size(entry)?;
+                Some(TtlLedgerEntryMeta { live_until_ledger, entry_size_for_rent })
+            }
+            None => None,
+        };
+        entries.push((Some(entry.to_xdr(Limits::none())?), ttl));
     }
     Ok(Some(entries))
 }
@@ -261,6 +263,6 @@ fn ledger_info(ledger: &OpenLedger<'_>) -> LedgerInfo {
     }
 }
 
-fn host_error(step: &'static str, error: &HostError) -> SandboxError {
+pub(super) fn host_error(step: &'static str, error: &HostError) -> SandboxError {
     SandboxError::Host { step, reason: error.to_string() }
 }

@@ -2,15 +2,16 @@
 
 use soroban_env_host::fees::LedgerEntryRentChange;
 use stellar_xdr::{
-    ExtendFootprintTtlResult, LedgerEntryChange, LedgerKey, Limits, OperationResultTr,
-    RestoreFootprintResult, SorobanTransactionData, WriteXdr,
+    ExtendFootprintTtlResult, LedgerEntryChange, LedgerKey, OperationResultTr,
+    RestoreFootprintResult, SorobanTransactionData,
 };
 
 use super::SandboxError;
 use super::close::OpenLedger;
 use super::contracts::{Effects, Execution, MIN_PERSISTENT_TTL};
-use super::fees::{rent_fee, resource_fee, saturate};
+use super::fees::{rent_fee, resource_fee};
 use super::state::{LedgerState, is_temporary, ttl_entry};
+use super::wasm::rent_size;
 
 /// Rent for keeping `key`, stored in a live ledger, alive until `until`.
 pub(super) fn extension_rent(
@@ -25,7 +26,7 @@ pub(super) fn extension_rent(
     if old < sequence || old >= until {
         return Ok(None);
     }
-    let size = saturate(entry.to_xdr(Limits::none())?.len());
+    let size = rent_size(entry)?;
     Ok(Some(rent_change(key, size, (size, old), until)))
 }
 
@@ -41,7 +42,7 @@ pub(super) fn restoration_rent(
     if old >= sequence {
         return Ok(None);
     }
-    let size = saturate(entry.to_xdr(Limits::none())?.len());
+    let size = rent_size(entry)?;
     Ok(Some(rent_change(key, size, (0, 0), sequence.saturating_add(MIN_PERSISTENT_TTL - 1))))
 }
 

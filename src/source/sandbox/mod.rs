@@ -4,7 +4,8 @@
 //!
 //! The same configuration always yields the same bytes. Accounts pay each other in the native
 //! asset and in two issued ones, by classic operations and through Stellar asset contracts run by
-//! the Soroban host; some transactions fail, some are fee bumps, some ledgers are empty.
+//! the Soroban host; some transactions fail, some are fee bumps, some ledgers are empty. From a ledger
+//! of choice on they also trade in a market, a contract of WebAssembly.
 //!
 //! Where it differs from a node: the bucket list hash is a chain of digests over all changes
 //! rather than a bucket list, there are no upgrades, no SCP messages and no diagnostic events, and
@@ -22,13 +23,16 @@ mod envelope;
 mod events;
 mod fees;
 mod footprint;
+mod market;
 mod plan;
+mod requests;
 mod snapshot;
 mod state;
 #[cfg(test)]
 mod tests;
 mod traffic;
 mod tx_set;
+mod wasm;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -36,6 +40,8 @@ use std::sync::Arc;
 use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerEntryExt, Limits, WriteXdr};
 
 use crate::domain::{ContractId, LedgerHash, LedgerSeq, Network};
+
+pub use requests::Request;
 
 use actors::Cast;
 use assets::Assets;
@@ -47,6 +53,11 @@ use traffic::Visitors;
 
 /// Most transactions that [`SandboxConfig::transactions_per_ledger`] may ask for.
 pub const MAX_TRANSACTIONS: usize = 45;
+/// The first ledger in which a [market](Sandbox::with_market) can begin: before it accounts are made.
+pub const FIRST_MARKET_LEDGER: LedgerSeq = LedgerSeq(bootstrap::LAST_LEDGER + 1);
+/// An indexing program for the market's contract, the same contract with an emit in it: each trade is a
+/// row of the table `trade`.
+pub const MARKET_PROGRAM: &[u8] = market::PROGRAM;
 /// Fewest accounts that trade with one another.
 const MIN_TRADERS: usize = 16;
 
@@ -101,6 +112,9 @@ pub enum SandboxError {
         "the snapshot was taken of a sandbox with another configuration: continue it with the one it was started with"
     )]
     OtherConfiguration,
+    /// A request cannot be met: what it is, and why.
+    #[error("the sandbox cannot add {0} to its next ledger: {1}")]
+    Refused(String, &'static str),
     /// The contract host broke off for a reason of its own.
     #[error("the contract host cannot {step}: {reason}")]
     Host {
@@ -126,6 +140,8 @@ pub struct Sandbox {
     tip: Tip,
     state: Arc<LedgerState>,
     visitors: Visitors,
+    /// The first ledger with a market; `None` for a network without one.
+    market_from: Option<LedgerSeq>,
 }
 
 impl Sandbox {
@@ -151,7 +167,23 @@ impl Sandbox {
             ext: LedgerEntryExt::V0,
         }])?;
         let visitors = Visitors { seed: config.seed, ..Visitors::default() };
-        Ok(Self { config, cast, assets, tip, state: Arc::new(state), visitors })
+        let state = Arc::new(state);
+        Ok(Self { config, cast, assets, tip, state, visitors, market_from: None })
+    }
+
+    /// The same network with a market from ledger `from` on, or from [`FIRST_MARKET_LEDGER`] if that is
+    /// later. Ledgers before it are those of a network without one. A [snapshot](Self::snapshot) does not
+    /// tell of it: who restores one says it again.
+    pub fn with_market(self, from: LedgerSeq) -> Self {
+        Self { market_from: Some(from.max(FIRST_MARKET_LEDGER)), ..self }
+    }
+
+    /// The contract of the market, whether there is one yet or not.
+    ///
+    /// # Errors
+    /// By a defect of the sandbox.
+    pub fn market_contract(network: &Network) -> Result<ContractId, SandboxError> {
+        market::contract(network.id())
     }
 
     /// Closes the next ledger, one interval after the latest, and returns its `LedgerCloseMeta`
@@ -170,6 +202,10 @@ impl Sandbox {
     /// # Errors
     /// As [`Self::next_ledger`].
     pub fn next_ledger_at(&mut self, close_time: u64) -> Result<Vec<u8>, SandboxError> {
+        self.close(close_time, &[])
+    }
+
+    fn close(&mut self, close_time: u64, requests: &[Request]) -> Result<Vec<u8>, SandboxError> {
         let latest = self.tip.header.ledger_seq;
         let sequence = latest.checked_add(1).ok_or(SandboxError::LastLedger(latest))?;
         let regular = self.latest_close_time().saturating_add(self.config.close_interval);
@@ -181,6 +217,7 @@ impl Sandbox {
         };
         let dice = Dice::for_ledger(self.config.seed, sequence);
         let mut planner = Planner::new(&self.cast, &ledger, &self.state, dice);
+        requests::plan(&mut planner, requests)?;
         if sequence <= bootstrap::LAST_LEDGER {
             bootstrap::plan(&mut planner, sequence)?;
         } else {
@@ -188,6 +225,10 @@ impl Sandbox {
             let more = planner.dice.below((most - fewest) as u64 + 1);
             let count = fewest + usize::try_from(more).unwrap_or(0);
             traffic::plan(&mut planner, &mut self.visitors, count)?;
+            let open = self.market_from.is_some_and(|from| sequence >= from.0);
+            if open && !planner.is_empty() {
+                market::plan(&mut planner)?;
+            }
         }
         let transactions = planner.into_transactions();
         let (tip, meta) =

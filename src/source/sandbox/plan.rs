@@ -55,6 +55,11 @@ impl<'a> Planner<'a> {
         Self { cast, ledger, state, dice, busy: BTreeSet::new(), transactions: Vec::new() }
     }
 
+    /// Whether nobody has sent a transaction yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.transactions.is_empty()
+    }
+
     pub(super) fn into_transactions(self) -> Vec<SignedTransaction> {
         self.transactions
     }
@@ -104,8 +109,8 @@ impl<'a> Planner<'a> {
         function: &str,
         args: Vec<ScVal>,
     ) -> Result<bool, SandboxError> {
-        let function = HostFunction::InvokeContract(invocation(asset, function, args)?);
-        self.invoke(source, &function, None)
+        let call = invocation(asset.address(), function, args)?;
+        self.invoke(source, &HostFunction::InvokeContract(call), None)
     }
 
     /// Simulates a call with `args` and submits it with `submitted`, as somebody does whose
@@ -118,9 +123,9 @@ impl<'a> Planner<'a> {
         args: Vec<ScVal>,
         submitted: Vec<ScVal>,
     ) -> Result<bool, SandboxError> {
-        let submitted = invocation(asset, function, submitted)?;
-        let function = HostFunction::InvokeContract(invocation(asset, function, args)?);
-        self.invoke(source, &function, Some(submitted))
+        let submitted = invocation(asset.address(), function, submitted)?;
+        let call = invocation(asset.address(), function, args)?;
+        self.invoke(source, &HostFunction::InvokeContract(call), Some(submitted))
     }
 
     /// Simulates a host function, authorises and pays for what the simulation found, and submits.
@@ -326,13 +331,14 @@ fn account_signature(signer: &Actor, payload: &[u8]) -> Result<ScVal, SandboxErr
     Ok(ScVal::Vec(Some(ScVec(vec![signature].try_into()?))))
 }
 
-fn invocation(
-    asset: &KnownAsset,
+/// A call of a contract's function.
+pub(super) fn invocation(
+    contract_address: ScAddress,
     function: &str,
     args: Vec<ScVal>,
 ) -> Result<InvokeContractArgs, SandboxError> {
     Ok(InvokeContractArgs {
-        contract_address: asset.address(),
+        contract_address,
         function_name: ScSymbol(function.try_into()?),
         args: args.try_into()?,
     })

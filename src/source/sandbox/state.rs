@@ -14,12 +14,13 @@ use stellar_xdr::{
 };
 
 use super::SandboxError;
+use super::wasm::rent_size;
 
 /// Every live entry, and which of them the open ledger has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LedgerState {
     entries: BTreeMap<LedgerKey, LedgerEntry>,
-    /// XDR bytes of all contract data, what `totalByteSizeOfLiveSorobanState` reports.
+    /// Bytes of all contract data and code as rent counts them, what `totalByteSizeOfLiveSorobanState` reports.
     contract_bytes: u64,
     changed: BTreeSet<LedgerKey>,
 }
@@ -172,7 +173,7 @@ fn internal_storage_error() -> HostError {
 fn contract_size(entry: &LedgerEntry) -> Result<u64, SandboxError> {
     match &entry.data {
         LedgerEntryData::ContractData(_) | LedgerEntryData::ContractCode(_) => {
-            Ok(entry.to_xdr(Limits::none())?.len() as u64)
+            Ok(u64::from(rent_size(entry)?))
         }
         _ => Ok(0),
     }

@@ -1,6 +1,7 @@
 //! Decodes what the sandbox makes with `stellar-xdr` alone and checks it from outside.
 
 mod execution;
+mod market;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -21,6 +22,8 @@ use super::*;
 
 /// Long enough for every kind of transaction, expiry and restoration included.
 const LEDGERS: usize = 250;
+/// When the market begins.
+const MARKET_FROM: LedgerSeq = LedgerSeq(60);
 
 fn configuration() -> SandboxConfig {
     SandboxConfig {
@@ -32,11 +35,11 @@ fn configuration() -> SandboxConfig {
     }
 }
 
-/// The first ledgers of a sandbox and the sandbox after them, made once for all tests.
+/// The first ledgers of a sandbox with a market, and the sandbox after them, made once for all tests.
 fn chain() -> &'static (Vec<LedgerCloseMetaV2>, Sandbox) {
     static CHAIN: OnceLock<(Vec<LedgerCloseMetaV2>, Sandbox)> = OnceLock::new();
     CHAIN.get_or_init(|| {
-        let mut sandbox = Sandbox::new(configuration()).unwrap();
+        let mut sandbox = Sandbox::new(configuration()).unwrap().with_market(MARKET_FROM);
         let ledgers = (0..LEDGERS).map(|_| decode(&sandbox.next_ledger().unwrap())).collect();
         (ledgers, sandbox)
     })
@@ -271,12 +274,12 @@ fn the_same_configuration_yields_the_same_bytes() {
 
 #[test]
 fn continues_the_same_chain_from_a_snapshot_or_by_skipping() {
-    for height in [1, 2, 5, 6, 7, 30, 140] {
-        let mut original = Sandbox::new(configuration()).unwrap();
+    for height in [1, 2, 5, 6, 7, 30, 60, 140] {
+        let mut original = Sandbox::new(configuration()).unwrap().with_market(MARKET_FROM);
         original.skip_to(LedgerSeq(height)).unwrap();
         let bytes = original.snapshot().unwrap();
         let anew = SandboxConfig { start_time: 1, ..configuration() };
-        let mut restored = Sandbox::restore(anew, &bytes).unwrap();
+        let mut restored = Sandbox::restore(anew, &bytes).unwrap().with_market(MARKET_FROM);
         assert_eq!(restored.latest_ledger(), LedgerSeq(height));
         assert_eq!(restored.latest_hash(), original.latest_hash());
         assert_eq!(restored.state, original.state);
@@ -407,6 +410,8 @@ fn every_kind_of_transaction_happens_early() {
         "ExtendFootprintTtl TxSuccess",
         "RestoreFootprint TxSuccess",
         "CreateContract",
+        "UploadContractWasm",
+        "CreateContractV2",
         "InvokeContract",
         "auth SourceAccount",
         "auth Address",
@@ -427,6 +432,8 @@ fn every_kind_of_transaction_happens_early() {
         "soroban approve Vec",
         "soroban clawback I128",
         "soroban set_authorized Bool",
+        "soroban placed Map",
+        "soroban filled Map",
     ];
     let missing: Vec<_> = expected.iter().filter(|kind| !seen.contains(**kind)).collect();
     assert!(missing.is_empty(), "{missing:?} not among {seen:#?}");

@@ -1,0 +1,111 @@
+//! Contracts that are WebAssembly modules: how one comes onto the network, and the keys and names that
+//! follow from its code and its creator. Knows no module in particular.
+
+use sha2::{Digest, Sha256};
+use soroban_env_host::budget::Budget;
+use soroban_env_host::e2e_invoke::entry_size_for_rent;
+use soroban_env_host::storage::Storage;
+use soroban_env_host::{Host, ModuleCache};
+use stellar_xdr::{
+    ContractExecutable, ContractIdPreimage, ContractIdPreimageFromAddress, CreateContractArgsV2,
+    Hash, HashIdPreimage, HashIdPreimageContractId, HostFunction, LedgerEntry, LedgerEntryData,
+    LedgerKey, LedgerKeyContractCode, Limits, ScAddress, ScVal, SorobanResources, Uint256,
+    WriteXdr,
+};
+
+use super::SandboxError;
+use super::contracts::{PROTOCOL, host_error};
+use super::fees::saturate;
+use super::state::LedgerState;
+use crate::domain::{ContractId, NetworkId};
+
+/// Brings a module onto the network; contracts are made of it by its hash.
+pub(super) fn upload(code: &[u8]) -> Result<HostFunction, SandboxError> {
+    Ok(HostFunction::UploadContractWasm(code.try_into()?))
+}
+
+/// Makes a contract of a module that is there, with the arguments of its constructor.
+pub(super) fn create(
+    creator: &ScAddress,
+    salt: [u8; 32],
+    code: &[u8],
+    arguments: Vec<ScVal>,
+) -> Result<HostFunction, SandboxError> {
+    Ok(HostFunction::CreateContractV2(CreateContractArgsV2 {
+        contract_id_preimage: preimage(creator, salt),
+        executable: ContractExecutable::Wasm(code_hash(code)),
+        constructor_args: arguments.try_into()?,
+    }))
+}
+
+/// Id of the contract that `creator` makes with a salt (CAP-46).
+pub(super) fn contract_id(
+    network: &NetworkId,
+    creator: &ScAddress,
+    salt: [u8; 32],
+) -> Result<ContractId, SandboxError> {
+    let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
+        network_id: Hash(network.0),
+        contract_id_preimage: preimage(creator, salt),
+    });
+    Ok(ContractId(Sha256::digest(preimage.to_xdr(Limits::none())?).into()))
+}
+
+/// Key of a module.
+pub(super) fn code_key(code: &[u8]) -> LedgerKey {
+    LedgerKey::ContractCode(LedgerKeyContractCode { hash: code_hash(code) })
+}
+
+/// The address of a contract.
+pub(super) fn address(contract: ContractId) -> ScAddress {
+    ScAddress::Contract(stellar_xdr::ContractId(Hash(contract.0)))
+}
+
+/// Bytes of an entry that rent is paid for: those of its XDR, and for a module what it takes in
+/// memory besides (CAP-62).
+pub(super) fn rent_size(entry: &LedgerEntry) -> Result<u32, SandboxError> {
+    let bytes = saturate(entry.to_xdr(Limits::none())?.len());
+    if !matches!(entry.data, LedgerEntryData::ContractCode(_)) {
+        return Ok(bytes);
+    }
+    entry_size_for_rent(&Budget::default(), entry, bytes)
+        .map_err(|error| host_error("measure an entry", &error))
+}
+
+/// The modules of a footprint, ready to run: a node keeps all that are live so, and what it takes to make
+/// them ready is not charged to a call (CAP-65). `None` when there are none.
+pub(super) fn modules(
+    state: &LedgerState,
+    resources: &SorobanResources,
+) -> Result<Option<ModuleCache>, SandboxError> {
+    let footprint = &resources.footprint;
+    let keys = footprint.read_only.iter().chain(footprint.read_write.iter());
+    let codes = keys.filter_map(|key| match &state.get(key)?.data {
+        LedgerEntryData::ContractCode(entry) => Some(entry),
+        _ => None,
+    });
+    let codes: Vec<_> = codes.collect();
+    if codes.is_empty() {
+        return Ok(None);
+    }
+    let ready = || {
+        let budget = Budget::default();
+        budget.reset_unlimited()?;
+        let context = Host::with_storage_and_budget(Storage::default(), budget);
+        let modules = ModuleCache::new(&context)?;
+        for entry in codes {
+            modules.parse_and_cache_module_simple(&context, PROTOCOL, &entry.code)?;
+        }
+        Ok(Some(modules))
+    };
+    ready().map_err(|error| host_error("make modules ready", &error))
+}
+
+fn preimage(creator: &ScAddress, salt: [u8; 32]) -> ContractIdPreimage {
+    let (address, salt) = (creator.clone(), Uint256(salt));
+    ContractIdPreimage::Address(ContractIdPreimageFromAddress { address, salt })
+}
+
+fn code_hash(code: &[u8]) -> Hash {
+    Hash(Sha256::digest(code).into())
+}

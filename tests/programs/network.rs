@@ -1,0 +1,144 @@
+//! A network of a test's own contracts: they are uploaded, created and called as on any other, and the
+//! ledgers go into a data directory.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use orrery::domain::{ContractId, Network};
+use orrery::source::sandbox::{Request, Sandbox, SandboxConfig};
+use stellar_xdr::{
+    LedgerCloseMeta, Limits, ReadXdr, ScAddress, ScBytes, ScMap, ScMapEntry, ScString, ScSymbol,
+    ScVal, ScVec, TransactionMeta,
+};
+
+use crate::service::{PASSPHRASE, Scene};
+
+/// A quiet network: nothing happens in it but what a test asks for.
+pub struct Chain {
+    sandbox: Sandbox,
+    uploaded: BTreeSet<Vec<u8>>,
+    created: u8,
+    /// Ledgers that no data directory has yet, as a core writes them.
+    unsaved: Vec<u8>,
+}
+
+impl Chain {
+    pub fn new() -> Self {
+        let config = SandboxConfig {
+            network: Network::from_passphrase(PASSPHRASE),
+            seed: 11,
+            start_time: 1_700_000_000,
+            close_interval: 5,
+            transactions_per_ledger: 0..=0,
+        };
+        let sandbox = Sandbox::new(config).unwrap();
+        let mut chain =
+            Self { sandbox, uploaded: BTreeSet::new(), created: 0, unsaved: Vec::new() };
+        // The script that makes accounts.
+        (2..=6).for_each(|_| drop(chain.close(&[])));
+        chain
+    }
+
+    /// A contract of a built module.
+    pub fn create(&mut self, module: &str, arguments: Vec<ScVal>) -> ContractId {
+        self.create_of(&built(module), arguments)
+    }
+
+    /// A contract of this code.
+    pub fn create_of(&mut self, code: &[u8], arguments: Vec<ScVal>) -> ContractId {
+        if self.uploaded.insert(code.to_vec()) {
+            self.close(&[Request::Upload { code: code.to_vec() }]);
+        }
+        self.created += 1;
+        let salt = [self.created; 32];
+        self.close(&[Request::Create { code: code.to_vec(), salt, arguments }]);
+        self.sandbox.contract(salt).unwrap()
+    }
+
+    /// What a call returns, in a ledger of its own.
+    pub fn call(&mut self, contract: ContractId, function: &str, arguments: Vec<ScVal>) -> ScVal {
+        let returned = self.close(&[call(contract, function, arguments)]);
+        let [value] = <[ScVal; 1]>::try_from(returned).unwrap();
+        value
+    }
+
+    /// Closes a ledger; what its calls returned, in the order in which they were applied.
+    pub fn close(&mut self, requests: &[Request]) -> Vec<ScVal> {
+        let xdr = self.sandbox.next_ledger_with(requests).unwrap();
+        let mark = u32::try_from(xdr.len()).unwrap() | 1 << 31;
+        self.unsaved.extend(mark.to_be_bytes());
+        self.unsaved.extend(&xdr);
+        let LedgerCloseMeta::V2(meta) = LedgerCloseMeta::from_xdr(xdr, Limits::none()).unwrap()
+        else {
+            panic!("another version")
+        };
+        let metas = meta.tx_processing.iter().map(|it| match &it.tx_apply_processing {
+            TransactionMeta::V4(meta) => meta.soroban_meta.as_ref(),
+            other => panic!("{}", other.name()),
+        });
+        let returned = metas.flatten().map(|meta| meta.return_value.clone());
+        returned.map(|value| value.expect("it succeeds")).collect()
+    }
+
+    pub fn accounts(&self) -> Vec<ScAddress> {
+        self.sandbox.accounts()
+    }
+
+    pub fn latest(&self) -> u32 {
+        self.sandbox.latest_ledger().0
+    }
+
+    /// Brings the ledgers that are new into the service of a scene.
+    pub fn import_into(&mut self, scene: &Scene) {
+        let file = scene.path().join(format!("ledgers-up-to-{}", self.latest()));
+        std::fs::write(&file, std::mem::take(&mut self.unsaved)).unwrap();
+        scene.import(&file);
+    }
+}
+
+/// A call for [`Chain::close`].
+pub fn call(contract: ContractId, function: &str, arguments: Vec<ScVal>) -> Request {
+    Request::Call { contract, function: function.to_owned(), arguments }
+}
+
+/// A module as it is kept in the repository.
+pub fn built(module: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/built");
+    let path = folder.join(format!("{module}.wasm"));
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+pub fn symbol(text: &str) -> ScVal {
+    ScVal::Symbol(ScSymbol(text.try_into().unwrap()))
+}
+
+pub fn text(text: &str) -> ScVal {
+    ScVal::String(ScString(text.try_into().unwrap()))
+}
+
+pub fn bytes(bytes: &[u8]) -> ScVal {
+    ScVal::Bytes(ScBytes(bytes.try_into().unwrap()))
+}
+
+pub fn list(values: impl IntoIterator<Item = ScVal>) -> ScVal {
+    let values: Vec<ScVal> = values.into_iter().collect();
+    ScVal::Vec(Some(ScVec(values.try_into().unwrap())))
+}
+
+/// A map; its entries are put in the order of their keys.
+pub fn map(entries: impl IntoIterator<Item = (ScVal, ScVal)>) -> ScVal {
+    let entries = entries.into_iter().map(|(key, val)| ScMapEntry { key, val });
+    let mut entries: Vec<ScMapEntry> = entries.collect();
+    entries.sort_by(|one, other| one.key.cmp(&other.key));
+    ScVal::Map(Some(ScMap(entries.try_into().unwrap())))
+}
+
+/// A struct with named fields.
+pub fn fields<const N: usize>(fields: [(&str, ScVal); N]) -> ScVal {
+    map(fields.map(|(name, value)| (symbol(name), value)))
+}
+
+pub fn address(contract: ContractId) -> ScVal {
+    let id = stellar_xdr::ContractId(stellar_xdr::Hash(contract.0));
+    ScVal::Address(ScAddress::Contract(id))
+}
