@@ -36,7 +36,7 @@ pub use status::ProgramStatus;
 pub use trial::{Trial, TrialOn, Tried, TriedRun};
 
 use backfill::Order;
-use engine::{Engine, EngineSettings, Limits};
+use engine::{CheckRules, Engine, EngineSettings, Limits};
 use feeder::Feeder;
 use lanes::Lanes;
 use live::Live;
@@ -69,6 +69,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// What a module may ask for before it runs.
+    fn check_rules(&self) -> CheckRules {
+        CheckRules { memory: self.limits.memory, ..CheckRules::default() }
+    }
+
     /// How large a table may become.
     fn schema_limits(&self) -> SchemaLimits {
         SchemaLimits { columns: self.limits.columns, depth: self.limits.depth }
@@ -118,10 +123,14 @@ impl Programs {
     pub fn start(deps: ProgramDeps) -> Result<Self, ProgramError> {
         let ProgramDeps { store, tables, health, settings, upstream, clock } = deps;
         let cache: PathBuf = store.directory().join(COMPILED);
-        let engine =
-            Engine::new(EngineSettings { cache: Some(cache), ..EngineSettings::default() })?;
-        let schema_limits = settings.schema_limits();
-        let registry = Arc::new(Registry::open(Arc::clone(&store), engine.clone(), schema_limits)?);
+        let instance_memory = settings.limits.memory;
+        let engine = Engine::new(EngineSettings {
+            cache: Some(cache),
+            instance_memory,
+            ..EngineSettings::default()
+        })?;
+        let registry =
+            Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone())?);
         let runner =
             Arc::new(Runner { store: Arc::clone(&store), engine, settings, upstream, clock });
         let feeder = Arc::new(Feeder::new(Arc::clone(&store), Arc::clone(&registry), tables));

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::engine::{CheckRules, Engine, Module};
+use super::engine::{Engine, Module};
 use super::manifest::{Manifest, Progress};
-use super::{ProgramError, names};
+use super::{ProgramError, Settings, names};
 use crate::domain::{ContractId, Hash32, Owner, ProgramId};
 use crate::store::{ProgramChanges, Store, StoreError};
-use crate::tables::schema::{ProgramSchema, SchemaLimits};
+use crate::tables::schema::ProgramSchema;
 
 /// The row of progress that belongs to no program holds the last number that was given out.
 const LAST_ID_ROW: ProgramId = ProgramId(0);
@@ -55,7 +55,7 @@ pub struct Cell {
 pub struct Registry {
     store: Arc<Store>,
     engine: Engine,
-    schema_limits: SchemaLimits,
+    settings: Settings,
     entries: RwLock<BTreeMap<ProgramId, Arc<Entry>>>,
     /// Held while names and numbers are given out.
     deploying: Mutex<()>,
@@ -66,7 +66,7 @@ impl Registry {
     pub(super) fn open(
         store: Arc<Store>,
         engine: Engine,
-        schema_limits: SchemaLimits,
+        settings: Settings,
     ) -> Result<Self, ProgramError> {
         let mut modules: HashMap<[u8; 32], Module> = HashMap::new();
         let mut entries = BTreeMap::new();
@@ -93,7 +93,7 @@ impl Registry {
         Ok(Self {
             store,
             engine,
-            schema_limits,
+            settings,
             entries: RwLock::new(entries),
             deploying: Mutex::default(),
         })
@@ -137,12 +137,12 @@ impl Registry {
         self.check_name_is_free(&deploy.project_name)?;
         let facts = self
             .engine
-            .check(&deploy.code, &CheckRules::default())
+            .check(&deploy.code, &self.settings.check_rules())
             .map_err(|refused| ProgramError::Module(refused.to_string()))?;
         let schema = ProgramSchema::from_spec(
             &facts.spec,
             |target| facts.targets.has(target),
-            self.schema_limits,
+            self.settings.schema_limits(),
         )
         .map_err(|error| ProgramError::Module(error.to_string()))?;
         let module = self.engine.load(&deploy.code)?;

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::engine::CheckRules;
 use super::manifest::{Manifest, Progress};
 use super::records::{Execution, RunSource};
 use super::registry::{Cell, Deploy, Entry};
@@ -62,7 +61,7 @@ pub(super) fn run(runner: &Runner, owner: &Owner, wanted: Trial) -> Result<Tried
     let contracts = names::distinct(deploy.contracts)?;
     let facts = runner
         .engine
-        .check(&deploy.code, &CheckRules::default())
+        .check(&deploy.code, &runner.settings.check_rules())
         .map_err(|refused| ProgramError::Module(refused.to_string()))?;
     let schema = ProgramSchema::from_spec(
         &facts.spec,
