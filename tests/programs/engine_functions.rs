@@ -200,7 +200,7 @@ fn words_that_are_no_values_are_refused_as_in_the_interpreter() {
             "address_to_strkey",
             "compute_hash_sha256",
         ] {
-            let body = f(name, &[object.clone()]);
+            let body = f(name, std::slice::from_ref(&object));
             let body = if name == "obj_to_u64" { f("obj_from_u64", &[body]) } else { body };
             tally.compare(&data, &(name, body));
         }

@@ -72,7 +72,7 @@ pub fn integers(data: &mut Data) -> Vec<Case> {
         (false, ["u256_val_from_be_bytes", "u256_val_to_be_bytes"]),
         (true, ["i256_val_from_be_bytes", "i256_val_to_be_bytes"]),
     ] {
-        cases.push((from, f(from, &[bytes.clone()])));
+        cases.push((from, f(from, std::slice::from_ref(&bytes))));
         cases.push((to, f(to, &[int256(signed, 5)])));
     }
     for (signed, names) in [
@@ -120,13 +120,13 @@ pub fn maps(data: &mut Data) -> Vec<Case> {
         one("map_get", &[map.clone(), sym("b")]),
         one("map_get", &[map.clone(), sym("z")]),
         one("map_del", &[map.clone(), sym("a")]),
-        one("map_len", &[map.clone()]),
+        one("map_len", std::slice::from_ref(&map)),
         one("map_has", &[map.clone(), sym("a")]),
         one("map_key_by_pos", &[map.clone(), u32v(1)]),
         one("map_val_by_pos", &[map.clone(), u32v(1)]),
         one("map_val_by_pos", &[map.clone(), u32v(2)]),
-        one("map_keys", &[map.clone()]),
-        one("map_values", &[map.clone()]),
+        one("map_keys", std::slice::from_ref(&map)),
+        one("map_values", std::slice::from_ref(&map)),
         one("map_new_from_linear_memory", &at(&keys, 2)),
         one("map_new_from_linear_memory", &at(&unsorted, 2)),
         one("map_new_from_linear_memory", &at(&not_symbols, 2)),
@@ -161,13 +161,13 @@ pub fn vecs(data: &mut Data) -> Vec<Case> {
         one("vec_get", &[vec.clone(), u32v(1)]),
         one("vec_get", &[vec.clone(), u32v(4)]),
         one("vec_del", &[vec.clone(), u32v(0)]),
-        one("vec_len", &[vec.clone()]),
+        one("vec_len", std::slice::from_ref(&vec)),
         one("vec_push_front", &[vec.clone(), void()]),
-        one("vec_pop_front", &[vec.clone()]),
+        one("vec_pop_front", std::slice::from_ref(&vec)),
         one("vec_push_back", &[vec.clone(), void()]),
-        one("vec_pop_back", &[vec.clone()]),
-        one("vec_front", &[vec.clone()]),
-        one("vec_back", &[vec.clone()]),
+        one("vec_pop_back", std::slice::from_ref(&vec)),
+        one("vec_front", std::slice::from_ref(&vec)),
+        one("vec_back", std::slice::from_ref(&vec)),
         one("vec_back", &[f("vec_new", &[])]),
         one("vec_insert", &[vec.clone(), u32v(2), big(7)]),
         one("vec_append", &[vec.clone(), numbers.clone()]),
@@ -230,10 +230,10 @@ pub fn ledger(data: &mut Data) -> Vec<Case> {
                 &[current.clone(), hash.clone(), salt.clone(), f("vec_new", &[])],
             )),
         ),
-        one("create_asset_contract", &[asset.clone()]),
+        one("create_asset_contract", std::slice::from_ref(&asset)),
         (
             "update_current_contract_wasm",
-            with_hash(f("update_current_contract_wasm", &[hash.clone()])),
+            with_hash(f("update_current_contract_wasm", std::slice::from_ref(&hash))),
         ),
         one("get_contract_id", &[current.clone(), salt.clone()]),
         one("get_asset_contract_id", &[asset]),
