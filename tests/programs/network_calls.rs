@@ -179,7 +179,6 @@ fn a_program_of_other_code_than_its_contract_is_exact_or_says_where_it_is_not() 
     assert_eq!(runs[6]["status"], "error", "{}", runs[6]);
     assert_eq!(runs[6]["rows_written"], 0);
     assert_eq!(found[7], said("exact"));
-    println!("{runs:#?}");
 }
 
 #[test]
