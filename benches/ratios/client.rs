@@ -20,14 +20,28 @@ impl Client {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let headers = format!("Host: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+        let headers = format!("Host: localhost\r\nAuthorization: Bearer {token}\r\n");
         Ok(Self { stream, headers, buffer: vec![0; 1 << 20] })
     }
 
     /// Asks for a path and returns the body of the answer, which must be a 200.
     pub fn get(&mut self, path: &str) -> io::Result<&[u8]> {
-        let request = format!("GET {path} HTTP/1.1\r\n{}", self.headers);
-        self.stream.write_all(request.as_bytes())?;
+        let request = format!("GET {path} HTTP/1.1\r\n{}\r\n", self.headers);
+        self.ask(request.as_bytes())
+    }
+
+    /// The same for a path that takes JSON.
+    pub fn post(&mut self, path: &str, json: &[u8]) -> io::Result<&[u8]> {
+        let headers = &self.headers;
+        let length = json.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\n{headers}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        );
+        self.ask(&[head.as_bytes(), json].concat())
+    }
+
+    fn ask(&mut self, request: &[u8]) -> io::Result<&[u8]> {
+        self.stream.write_all(request)?;
         let mut filled = 0;
         let (start, end) = loop {
             if filled == self.buffer.len() {
