@@ -43,7 +43,7 @@ impl Client {
     fn ask(&mut self, request: &[u8]) -> io::Result<&[u8]> {
         self.stream.write_all(request)?;
         let mut filled = 0;
-        let (start, end) = loop {
+        let answer = loop {
             if filled == self.buffer.len() {
                 self.buffer.resize(2 * filled, 0);
             }
@@ -52,28 +52,44 @@ impl Client {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             filled += read;
-            if let Some(body) = body(&self.buffer[..filled])?
-                && body.1 <= filled
+            if let Some(answer) = Answer::begin(&self.buffer[..filled])?
+                && answer.end <= filled
             {
-                break body;
+                break answer;
             }
         };
-        Ok(&self.buffer[start..end])
+        match answer.status.as_str() {
+            "200" => Ok(&self.buffer[answer.start..answer.end]),
+            status => {
+                let body = String::from_utf8_lossy(&self.buffer[answer.start..answer.end]);
+                Err(io::Error::other(format!("{status}: {body}")))
+            }
+        }
     }
 }
 
-/// Where the body begins and ends, once the head is complete.
-fn body(answer: &[u8]) -> io::Result<Option<(usize, usize)>> {
-    let Some(head) = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
-        return Ok(None);
-    };
-    let text = String::from_utf8_lossy(&answer[..head]);
-    let length = text.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-    });
-    match length {
-        Some(length) if text.starts_with("HTTP/1.1 200") => Ok(Some((head + 4, head + 4 + length))),
-        _ => Err(io::Error::other(format!("not an answer of known length: {text}"))),
+/// Of an answer whose head has come: its status, and where its body begins and ends.
+struct Answer {
+    status: String,
+    start: usize,
+    end: usize,
+}
+
+impl Answer {
+    fn begin(bytes: &[u8]) -> io::Result<Option<Self>> {
+        let Some(head) = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
+            return Ok(None);
+        };
+        let text = String::from_utf8_lossy(&bytes[..head]);
+        let length = text.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length")
+                .then(|| value.trim().parse::<usize>().ok())?
+        });
+        let status = text.split(' ').nth(1).unwrap_or_default().to_owned();
+        match length {
+            Some(length) => Ok(Some(Self { status, start: head + 4, end: head + 4 + length })),
+            None => Err(io::Error::other(format!("not an answer of known length: {text}"))),
+        }
     }
 }

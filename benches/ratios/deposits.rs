@@ -4,16 +4,22 @@
 use std::path::{Path, PathBuf};
 
 use orrery::domain::{ContractId, Hash32};
-use orrery::programs::engine::Invocation;
+use orrery::programs::engine::{Invocation, Recorded};
+use orrery::programs::state::{Known, PreState};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
-    AccountId, ContractDataDurability, Hash, Int128Parts, LedgerKey, LedgerKeyContractCode,
-    LedgerKeyContractData, PublicKey, ScAddress, ScVal, Uint256,
+    AccountId, ContractDataDurability, Hash, HostFunction, Int128Parts, LedgerEntry,
+    LedgerEntryChange, LedgerEntryChanges, LedgerKey, LedgerKeyContractCode, LedgerKeyContractData,
+    PublicKey, ScAddress, ScVal, SorobanAuthorizationEntry, SorobanAuthorizedFunction,
+    SorobanAuthorizedInvocation, SorobanCredentials, Uint256, VecM,
 };
 
-use crate::engine_world::{World, address, call};
+use crate::engine_world::{LEDGER, World, address, call};
 use crate::replay::{Replay, instance_key};
 use crate::variation::spread;
+
+/// Ledgers that an entry lives.
+const LIFE: u32 = 100_000;
 
 /// A built test program.
 pub fn built(name: &str) -> Vec<u8> {
@@ -37,6 +43,12 @@ impl Deposits {
         let mut world = World::new();
         let contract = world.contract(42, &code);
         Self { world, code: Hash(Sha256::digest(&code).into()), contract, calls: 0 }
+    }
+
+    /// The entries of the contract itself.
+    pub fn contract_entries(&self) -> Vec<LedgerEntry> {
+        let code = LedgerKeyContractCode { hash: self.code.clone() };
+        entries_of(&self.world, &[instance_key(&self.contract), LedgerKey::ContractCode(code)])
     }
 
     /// What it holds.
@@ -65,9 +77,60 @@ impl Deposits {
                 durability: ContractDataDurability::Persistent,
             }),
         ];
+        if let HostFunction::InvokeContract(call) = &made.host_function {
+            made.authorization.push(SorobanAuthorizationEntry {
+                credentials: SorobanCredentials::SourceAccount,
+                root_invocation: SorobanAuthorizedInvocation {
+                    function: SorobanAuthorizedFunction::ContractFn(call.clone()),
+                    sub_invocations: VecM::default(),
+                },
+            });
+        }
         let recorded = self.world.interpret(&made).expect("a deposit succeeds");
-        recorded.changes.iter().for_each(|change| self.world.state.apply(change));
+        for change in recorded.changes.iter() {
+            if let LedgerEntryChange::Created(entry) | LedgerEntryChange::Updated(entry) = change {
+                self.world.state.set(entry.clone(), Some(LEDGER + LIFE));
+            }
+        }
         made.recorded = Some(recorded);
         made
     }
+}
+
+/// A contract whose program goes round for as long as it is let, and a call that makes it.
+pub struct Endless {
+    world: World,
+    pub contract: ContractId,
+}
+
+impl Endless {
+    pub fn new() -> Self {
+        let mut world = World::new();
+        let contract = world.contract(66, &built("heavy"));
+        Self { world, contract }
+    }
+
+    /// The entries of the contract itself that a program needs.
+    pub fn contract_entries(&self) -> Vec<LedgerEntry> {
+        entries_of(&self.world, &[instance_key(&self.contract)])
+    }
+
+    /// The call.
+    pub fn call(&self) -> Invocation {
+        let mut endless = call(self.contract, "spin", &[ScVal::U64(u64::MAX)]);
+        endless.recorded = Some(Recorded {
+            return_value: ScVal::U64(0),
+            events: Vec::new(),
+            changes: LedgerEntryChanges::default(),
+        });
+        endless
+    }
+}
+
+fn entries_of(world: &World, keys: &[LedgerKey]) -> Vec<LedgerEntry> {
+    let entry = |key: &LedgerKey| match world.state.entry(key) {
+        Ok(Known::Present(entry, _)) => (*entry).clone(),
+        other => panic!("{key:?} is {other:?}"),
+    };
+    keys.iter().map(entry).collect()
 }

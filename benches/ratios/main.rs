@@ -7,6 +7,7 @@
 mod amplify;
 #[path = "../baseline/mod.rs"]
 mod baseline;
+mod calls;
 mod catch_up;
 mod client;
 mod deposits;
@@ -15,9 +16,11 @@ mod deposits;
 #[path = "../../tests/programs/engine_world.rs"]
 mod engine_world;
 mod http;
+mod indexing;
 mod ingest;
 mod many;
 mod measure;
+mod neighbours;
 mod pages;
 mod process;
 mod recorded;
@@ -33,6 +36,7 @@ mod sql;
 mod stores;
 mod swaps;
 mod variation;
+mod visible;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -108,7 +112,7 @@ fn measure(
         let synthetic = recorded::synthetic(data)?;
         ingest::run(&synthetic, |goal| arguments.wants(goal), directory, report)?;
     }
-    programs(arguments, data, directory, report)?;
+    programs(arguments, data, &public, directory, report)?;
     queries(arguments, &public, directory, report)
 }
 
@@ -116,6 +120,7 @@ fn measure(
 fn programs(
     arguments: &Arguments,
     data: &Path,
+    public: &Recorded,
     directory: &Path,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
@@ -128,6 +133,12 @@ fn programs(
     }
     if arguments.wants_any(&["P17", "P18"]) {
         sql::run(wanted, directory, report)?;
+    }
+    if arguments.wants("P21") {
+        visible::run(public, directory, report)?;
+    }
+    if arguments.wants_any(&["P22", "neighbours"]) {
+        neighbours::run(public, wanted, directory, report)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Rows to fill tables with: what a program of an exchange would emit, three rows a run.
 
-use orrery::domain::{ContractId, Emit, Hash32, LedgerSeq, ProgramId, TxHash};
+use orrery::domain::{ContractId, Emit, LedgerSeq, ProgramId, TxHash};
 use orrery::tables::schema::{ProgramSchema, SchemaLimits};
 use orrery::tables::{Change, Row, event_id};
 use stellar_xdr::{Int128Parts, ScMap, ScMapEntry, ScString, ScSymbol, ScVal};
@@ -131,7 +131,7 @@ fn emit(run: u64, part: u64) -> Emit {
     let fields: Vec<_> =
         fields.into_iter().map(|(key, val)| ScMapEntry { key: symbol(key), val }).collect();
     Emit {
-        contract: ContractId(*Hash32([7; 32]).as_bytes()),
+        contract: ContractId([7; 32]),
         target: TARGET.to_owned(),
         fields: ScMap(fields.try_into().expect("there are six")),
     }
