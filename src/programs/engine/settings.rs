@@ -56,7 +56,8 @@ pub(super) const FEATURES: WasmFeatures = WasmFeatures::WASM1
 /// The configuration that every module is compiled for.
 pub(super) fn config(settings: &EngineSettings) -> Config {
     let instances = u32::try_from(settings.concurrent_runs).unwrap_or(u32::MAX).max(1);
-    let instances = instances.saturating_mul(FRAMES + 1);
+    // As many again for patient runs.
+    let instances = instances.saturating_mul(2 * (FRAMES + 1));
     let mut pool = PoolingAllocationConfig::new();
     pool.total_core_instances(instances)
         .total_memories(instances)
@@ -68,7 +69,14 @@ pub(super) fn config(settings: &EngineSettings) -> Config {
         .max_memory_size(settings.instance_memory)
         .table_elements(MOST_TABLE_ELEMENTS)
         .max_unused_warm_slots(instances.min(64))
-        .linear_memory_keep_resident(1 << 20)
+        .linear_memory_keep_resident(
+            std::env::var("X_KEEP").map_or(1 << 20, |v| v.parse().unwrap()),
+        )
+        .pagemap_scan(if std::env::var("X_SCAN").is_ok() {
+            wasmtime::Enabled::Auto
+        } else {
+            wasmtime::Enabled::No
+        })
         .table_keep_resident(16 << 10);
 
     let mut config = Config::new();
