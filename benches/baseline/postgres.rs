@@ -32,7 +32,7 @@ pub fn installed() -> Option<PathBuf> {
     found.sort();
     let newest = found.pop().map(|(_, programs)| programs);
     let in_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect());
-    let candidates = newest.into_iter().chain(in_path.unwrap_or_else(Vec::new));
+    let candidates = newest.into_iter().chain(in_path.unwrap_or_default());
     candidates
         .into_iter()
         .find(|it| ["initdb", "postgres", "psql"].iter().all(|p| it.join(p).is_file()))
