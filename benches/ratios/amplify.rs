@@ -22,6 +22,15 @@ type Hashes = HashMap<[u8; 32], [u8; 32]>;
 
 /// XDR of `copies` times the recorded ledgers, as one chain.
 pub fn chain(recorded: &Recorded, copies: u64) -> Vec<Vec<u8>> {
+    chain_with(recorded, copies, |_, _| {})
+}
+
+/// The same; each ledger is changed, by its number from 0, before it is linked to the one before.
+pub fn chain_with(
+    recorded: &Recorded,
+    copies: u64,
+    mut change: impl FnMut(usize, &mut LedgerCloseMetaV2),
+) -> Vec<Vec<u8>> {
     let regulars = regulars(recorded);
     let network = recorded.network.id();
     let mut chain = Vec::with_capacity(recorded.ledgers.len() * copies as usize);
@@ -37,6 +46,7 @@ pub fn chain(recorded: &Recorded, copies: u64) -> Vec<Vec<u8>> {
                     vary_events(&mut transaction.tx_apply_processing, &mut variation);
                 }
             });
+            change(chain.len(), &mut ledger);
             last = Some(link(&mut ledger, last.take()));
             chain.push(xdr(&LedgerCloseMeta::V2(ledger)));
         }

@@ -20,16 +20,30 @@ impl Client {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let headers = format!("Host: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+        let headers = format!("Host: localhost\r\nAuthorization: Bearer {token}\r\n");
         Ok(Self { stream, headers, buffer: vec![0; 1 << 20] })
     }
 
     /// Asks for a path and returns the body of the answer, which must be a 200.
     pub fn get(&mut self, path: &str) -> io::Result<&[u8]> {
-        let request = format!("GET {path} HTTP/1.1\r\n{}", self.headers);
-        self.stream.write_all(request.as_bytes())?;
+        let request = format!("GET {path} HTTP/1.1\r\n{}\r\n", self.headers);
+        self.ask(request.as_bytes())
+    }
+
+    /// The same for a path that takes JSON.
+    pub fn post(&mut self, path: &str, json: &[u8]) -> io::Result<&[u8]> {
+        let headers = &self.headers;
+        let length = json.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\n{headers}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        );
+        self.ask(&[head.as_bytes(), json].concat())
+    }
+
+    fn ask(&mut self, request: &[u8]) -> io::Result<&[u8]> {
+        self.stream.write_all(request)?;
         let mut filled = 0;
-        let (start, end) = loop {
+        let answer = loop {
             if filled == self.buffer.len() {
                 self.buffer.resize(2 * filled, 0);
             }
@@ -38,28 +52,44 @@ impl Client {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             filled += read;
-            if let Some(body) = body(&self.buffer[..filled])?
-                && body.1 <= filled
+            if let Some(answer) = Answer::begin(&self.buffer[..filled])?
+                && answer.end <= filled
             {
-                break body;
+                break answer;
             }
         };
-        Ok(&self.buffer[start..end])
+        match answer.status.as_str() {
+            "200" => Ok(&self.buffer[answer.start..answer.end]),
+            status => {
+                let body = String::from_utf8_lossy(&self.buffer[answer.start..answer.end]);
+                Err(io::Error::other(format!("{status}: {body}")))
+            }
+        }
     }
 }
 
-/// Where the body begins and ends, once the head is complete.
-fn body(answer: &[u8]) -> io::Result<Option<(usize, usize)>> {
-    let Some(head) = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
-        return Ok(None);
-    };
-    let text = String::from_utf8_lossy(&answer[..head]);
-    let length = text.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-    });
-    match length {
-        Some(length) if text.starts_with("HTTP/1.1 200") => Ok(Some((head + 4, head + 4 + length))),
-        _ => Err(io::Error::other(format!("not an answer of known length: {text}"))),
+/// Of an answer whose head has come: its status, and where its body begins and ends.
+struct Answer {
+    status: String,
+    start: usize,
+    end: usize,
+}
+
+impl Answer {
+    fn begin(bytes: &[u8]) -> io::Result<Option<Self>> {
+        let Some(head) = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
+            return Ok(None);
+        };
+        let text = String::from_utf8_lossy(&bytes[..head]);
+        let length = text.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length")
+                .then(|| value.trim().parse::<usize>().ok())?
+        });
+        let status = text.split(' ').nth(1).unwrap_or_default().to_owned();
+        match length {
+            Some(length) => Ok(Some(Self { status, start: head + 4, end: head + 4 + length })),
+            None => Err(io::Error::other(format!("not an answer of known length: {text}"))),
+        }
     }
 }

@@ -17,6 +17,7 @@ use orrery::api::{ApiSettings, Deps, serve};
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::domain::{ContractId, TxHash};
 use orrery::observe::health::Health;
+use orrery::programs::Programs;
 use orrery::store::Store;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -98,8 +99,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves a store with the API, without a rate limit.
-    pub fn start(store: Arc<Store>) -> Result<Self, Box<dyn Error>> {
+    /// Serves a store, and programs, with the API, without a rate limit.
+    pub fn start(
+        store: Arc<Store>,
+        programs: Option<Arc<Programs>>,
+    ) -> Result<Self, Box<dyn Error>> {
         let network = store.network().clone();
         let tokens = Tokens::open(&store.directory().join("secrets"), &network)?;
         let token = tokens.issue(&IssueRequest::for_owner("ratios"))?.token;
@@ -111,7 +115,7 @@ impl Server {
             tokens: Arc::new(tokens),
             health: Arc::new(Health::default()),
             network,
-            programs: None,
+            programs,
             settings: ApiSettings { rate_limit: None, ..ApiSettings::default() },
             clock: Arc::new(now),
             metrics: None,
@@ -214,7 +218,7 @@ pub fn against_no_op(
     wanted: impl Fn(&str) -> bool,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    let server = Server::start(Arc::clone(&filled.store))?;
+    let server = Server::start(Arc::clone(&filled.store), None)?;
     let client = std::cell::RefCell::new(server.client()?);
     let mut compare = |name: &str, asked: Asked, paths: &[String], goal: Option<Goal>| {
         let paths: Vec<_> = paths.iter().cycle().take(REQUESTS).cloned().collect();
@@ -275,7 +279,7 @@ pub fn against_sqlite(
     let questions = filled.sample();
     pages::against_sqlite(&filled.store, &sqlite, &questions, report);
 
-    let ours = Server::start(Arc::clone(&filled.store))?;
+    let ours = Server::start(Arc::clone(&filled.store), None)?;
     let theirs = Server::start_sqlite(sqlite)?;
     let (mut ours_client, mut theirs_client) = (ours.client()?, theirs.client()?);
     let paths: Vec<_> = questions.contracts.iter().take(REQUESTS).map(by_contract).collect();

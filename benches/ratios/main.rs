@@ -7,19 +7,36 @@
 mod amplify;
 #[path = "../baseline/mod.rs"]
 mod baseline;
+mod calls;
 mod catch_up;
 mod client;
+mod deposits;
+// Tests use the rest.
+#[allow(dead_code)]
+#[path = "../../tests/programs/engine_world.rs"]
+mod engine_world;
 mod http;
+mod indexing;
 mod ingest;
 mod many;
 mod measure;
+mod neighbours;
 mod pages;
 mod process;
 mod recorded;
+// Tests use the rest.
+#[allow(dead_code)]
+#[path = "../../tests/programs/replay.rs"]
+mod replay;
 mod report;
+mod rows;
+mod runs;
 mod size;
+mod sql;
 mod stores;
+mod swaps;
 mod variation;
+mod visible;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -95,7 +112,35 @@ fn measure(
         let synthetic = recorded::synthetic(data)?;
         ingest::run(&synthetic, |goal| arguments.wants(goal), directory, report)?;
     }
+    programs(arguments, data, &public, directory, report)?;
     queries(arguments, &public, directory, report)
+}
+
+/// Everything about indexing programs and their tables.
+fn programs(
+    arguments: &Arguments,
+    data: &Path,
+    public: &Recorded,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let wanted = |goal: &str| arguments.wants(goal);
+    if arguments.wants_any(&["P13", "P14", "run"]) {
+        runs::run(wanted, data, report)?;
+    }
+    if arguments.wants_any(&["P15", "P16"]) {
+        rows::run(wanted, directory, report)?;
+    }
+    if arguments.wants_any(&["P17", "P18"]) {
+        sql::run(wanted, directory, report)?;
+    }
+    if arguments.wants("P21") {
+        visible::run(public, directory, report)?;
+    }
+    if arguments.wants_any(&["P22", "neighbours"]) {
+        neighbours::run(public, wanted, directory, report)?;
+    }
+    Ok(())
 }
 
 /// Everything that is measured on generated events.

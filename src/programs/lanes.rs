@@ -154,7 +154,9 @@ impl Lanes {
             Turn::Failed(wait) => Some(now + wait),
         };
         slot.slow = match outcome {
-            Turn::Worked { cut_short: true } => true,
+            // A program of many short runs can be cut short between any two of them; one whose runs are
+            // long cannot, and is the one that holds up others.
+            Turn::Worked { cut_short: true } if took >= 2 * SHORT_TURN => true,
             // Half of what makes a turn too long, so that a program does not go to and fro.
             _ => slot.slow && slot.usual > SHORT_TURN / 2,
         };
@@ -230,6 +232,18 @@ mod tests {
         lanes.done(first, Turn::Idle, Duration::ZERO);
         lanes.wake(Some(first));
         assert_eq!(lanes.next(Lane::Fast), Some(first));
+    }
+
+    #[test]
+    fn a_program_of_many_short_runs_stays_on_the_fast_lane() {
+        let lanes = lanes();
+        let mut turns = BTreeMap::new();
+        for _ in 0..20 {
+            let program = lanes.next(Lane::Fast).unwrap();
+            *turns.entry(program).or_insert(0) += 1;
+            lanes.done(program, Turn::Worked { cut_short: true }, SHORT_TURN + SHORT_TURN / 50);
+        }
+        assert_eq!((turns[&FAST], turns[&SLOW]), (10, 10));
     }
 
     #[test]

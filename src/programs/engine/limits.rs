@@ -1,9 +1,9 @@
 //! What a run may use, and the record of the first limit that it reached.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use soroban_env_host::Error;
@@ -68,6 +68,7 @@ pub(super) const STOPPED: Error =
 #[derive(Debug)]
 pub(super) struct Bounds {
     pub(super) limits: Limits,
+    began: OnceLock<Instant>,
     overdue: AtomicBool,
     memory: AtomicUsize,
     stopped: AtomicBool,
@@ -83,6 +84,7 @@ impl Bounds {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
+            began: OnceLock::new(),
             overdue: AtomicBool::new(false),
             memory: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
@@ -95,6 +97,22 @@ impl Bounds {
         self.why.lock().get_or_insert(why);
         self.stopped.store(true, Ordering::Relaxed);
         Stopped
+    }
+
+    /// Says that the run begins now.
+    pub(super) fn begin(&self) {
+        // A run begins once.
+        let _ = self.began.set(Instant::now());
+    }
+
+    /// When the run began; none while it waits for its turn.
+    pub(super) fn began(&self) -> Option<Instant> {
+        self.began.get().copied()
+    }
+
+    /// Whether its time was said to be over.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.overdue.load(Ordering::Relaxed)
     }
 
     /// Says that the time is over; noticed by [`check`](Self::check).

@@ -135,8 +135,6 @@ fn list(keys: &[LedgerKey]) -> String {
 
 /// What a running job says to the thread that waits for it.
 pub(super) enum Message {
-    /// It has begun.
-    Started,
     /// It needs an entry.
     Wanted(Box<LedgerKey>, SyncSender<Answer>),
     /// It is done, or panicked.
@@ -193,25 +191,26 @@ impl Engine {
     ) -> Result<Report, RunError> {
         let died = || RunError::Ours("the thread that ran it is gone".to_owned());
         let mut failed = None;
-        let mut deadline: Option<Instant> = None;
+        let mut time = bounds.limits.wall;
         loop {
-            let message = match deadline {
-                None => inbox.recv().map_err(|_| died())?,
-                Some(at) => {
-                    match inbox.recv_timeout(at.saturating_duration_since(Instant::now())) {
-                        Ok(message) => message,
-                        Err(RecvTimeoutError::Disconnected) => return Err(died()),
-                        Err(RecvTimeoutError::Timeout) => {
-                            bounds.set_overdue();
-                            self.inner.wasmtime.increment_epoch();
-                            deadline = Some(Instant::now() + REMIND);
-                            continue;
-                        }
+            let left = match bounds.began() {
+                Some(began) => time.saturating_sub(began.elapsed()),
+                // It waits for its turn.
+                None => time.max(REMIND),
+            };
+            let patience = if bounds.is_overdue() { REMIND } else { left };
+            let message = match inbox.recv_timeout(patience) {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Disconnected) => return Err(died()),
+                Err(RecvTimeoutError::Timeout) => {
+                    if bounds.began().is_some_and(|began| began.elapsed() >= time) {
+                        bounds.set_overdue();
+                        self.inner.wasmtime.increment_epoch();
                     }
+                    continue;
                 }
             };
             match message {
-                Message::Started => deadline = Some(Instant::now() + bounds.limits.wall),
                 Message::Wanted(key, reply) => {
                     let asked = Instant::now();
                     let answer = answer(state, &key).unwrap_or_else(|error| {
@@ -221,7 +220,7 @@ impl Engine {
                     // A job that no longer waits has panicked, and says so itself.
                     let _ = reply.send(answer);
                     // Looking up may mean asking another server; that time is not the program's.
-                    deadline = deadline.map(|at| at + asked.elapsed());
+                    time += asked.elapsed();
                 }
                 Message::Done(report) => {
                     return match failed {
@@ -236,11 +235,11 @@ impl Engine {
 
 fn in_thread(job: Job, messages: &Sender<Message>) {
     let report = catch_unwind(AssertUnwindSafe(|| {
-        // The waiting thread is there until it has the report.
-        let _ = messages.send(Message::Started);
+        job.bounds.begin();
         execute(job, messages)
     }))
     .map_err(|panic| panic_text(&*panic));
+    // The waiting thread is there until it has the report.
     let _ = messages.send(Message::Done(Box::new(report)));
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use wasmparser::WasmFeatures;
-use wasmtime::{Config, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
 /// Frames that the contract host allows on top of one another (`DEFAULT_HOST_DEPTH_LIMIT`). Each may
 /// be an instance of a program.
@@ -73,6 +73,9 @@ pub(super) fn config(settings: &EngineSettings) -> Config {
         .table_elements(MOST_TABLE_ELEMENTS)
         .max_unused_warm_slots(instances.min(64))
         .linear_memory_keep_resident(1 << 20)
+        // Only the pages that were written are reset, where the kernel can tell (Linux 6.7): a module has
+        // a megabyte of memory and writes a few pages of it.
+        .pagemap_scan(Enabled::Auto)
         .table_keep_resident(16 << 10);
 
     let mut config = Config::new();

@@ -1,0 +1,201 @@
+//! A PostgreSQL of its own in a temporary directory, asked through one `psql` that stays open.
+
+use std::error::Error;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+type Failed = Box<dyn Error>;
+
+const USER: &str = "ratios";
+/// Who runs the server when this process is root, which it refuses.
+const UNPRIVILEGED: [&str; 2] = ["postgres", "nobody"];
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The directory of the newest installed server's programs.
+pub fn installed() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut found: Vec<_> = versions
+        .filter_map(|entry| {
+            let version: u32 = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .collect();
+    found.sort();
+    let newest = found.pop().map(|(_, programs)| programs);
+    let in_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect());
+    let candidates = newest.into_iter().chain(in_path.unwrap_or_default());
+    candidates
+        .into_iter()
+        .find(|it| ["initdb", "postgres", "psql"].iter().all(|p| it.join(p).is_file()))
+}
+
+/// A running server, ended when dropped.
+pub struct Postgres {
+    server: Child,
+    programs: PathBuf,
+    directory: TempDir,
+    psql: Option<Psql>,
+}
+
+struct Psql {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    asked: u64,
+}
+
+/// An answer of `psql`.
+pub struct Answered {
+    /// Its lines, columns separated by `|`.
+    pub lines: Vec<String>,
+    /// How long it took, as `psql` says.
+    pub millis: f64,
+}
+
+impl Postgres {
+    /// Starts a server with these programs.
+    pub fn start(programs: &Path) -> Result<Self, Failed> {
+        let directory = tempfile::Builder::new().prefix("orrery-postgres-").tempdir()?;
+        let user = unprivileged()?;
+        if let Some((uid, gid)) = user {
+            chown(directory.path(), Some(uid), Some(gid))?;
+        }
+        let data = directory.path().join("data");
+        let command = |program: &str| {
+            let mut command = Command::new(programs.join(program));
+            command.current_dir(directory.path()).stdout(Stdio::null());
+            if let Some((uid, gid)) = user {
+                command.uid(uid).gid(gid);
+            }
+            command
+        };
+        let made = command("initdb")
+            .arg("-D")
+            .arg(&data)
+            .args(["-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C"])
+            .status()?;
+        if !made.success() {
+            return Err(format!("initdb ended with {made}").into());
+        }
+        let server = command("postgres")
+            .arg("-D")
+            .arg(&data)
+            .arg("-k")
+            .arg(directory.path())
+            .args(["-c", "listen_addresses=", "-c", "shared_buffers=1GB"])
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut postgres = Self { server, programs: programs.to_owned(), directory, psql: None };
+        postgres.connect()?;
+        Ok(postgres)
+    }
+
+    fn psql(&self) -> Command {
+        let mut psql = Command::new(self.programs.join("psql"));
+        psql.arg("-h").arg(self.directory.path()).args(["-U", USER, "-d", "postgres"]);
+        psql.args(["-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1"]);
+        psql
+    }
+
+    fn connect(&mut self) -> Result<(), Failed> {
+        let begun = Instant::now();
+        loop {
+            let mut asked = self.psql();
+            asked.args(["-c", "SELECT 1"]).stdout(Stdio::null()).stderr(Stdio::null());
+            if asked.status()?.success() {
+                break;
+            }
+            if let Some(ended) = self.server.try_wait()? {
+                return Err(format!("PostgreSQL ended with {ended}").into());
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err("PostgreSQL does not answer".into());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let mut process = self.psql().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let input = process.stdin.take().ok_or("no input")?;
+        let output = BufReader::new(process.stdout.take().ok_or("no output")?);
+        let mut psql = Psql { process, input, output, asked: 0 };
+        psql.input.write_all(b"\\timing on\n")?;
+        self.psql = Some(psql);
+        Ok(())
+    }
+
+    /// Copies rows into a table: lines of values separated by tabs.
+    pub fn copy(&self, table: &str, lines: impl Iterator<Item = String>) -> Result<(), Failed> {
+        let copy = format!("COPY {table} FROM STDIN");
+        let mut psql = self.psql().args(["-c", &copy]).stdin(Stdio::piped()).spawn()?;
+        {
+            let mut input = std::io::BufWriter::new(psql.stdin.take().ok_or("no input")?);
+            for line in lines {
+                writeln!(input, "{line}")?;
+            }
+            input.flush()?;
+        }
+        let ended = psql.wait()?;
+        if ended.success() { Ok(()) } else { Err(format!("psql ended with {ended}").into()) }
+    }
+
+    /// Runs one statement.
+    pub fn ask(&mut self, sql: &str) -> Result<Answered, Failed> {
+        let psql = self.psql.as_mut().ok_or("not connected")?;
+        psql.asked += 1;
+        let end = format!("end of {}", psql.asked);
+        writeln!(psql.input, "{sql};\n\\echo {end}")?;
+        let (mut lines, mut millis) = (Vec::new(), None);
+        loop {
+            let mut line = String::new();
+            if psql.output.read_line(&mut line)? == 0 {
+                return Err(format!("psql ended at: {sql}").into());
+            }
+            let line = line.trim_end();
+            if line == end {
+                break;
+            }
+            match line.strip_prefix("Time: ").and_then(|rest| rest.split(' ').next()) {
+                Some(time) => millis = Some(time.parse()?),
+                None => lines.push(line.to_owned()),
+            }
+        }
+        Ok(Answered { lines, millis: millis.ok_or("psql says no time")? })
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // Whatever has ended already needs no end.
+        if let Some(mut psql) = self.psql.take() {
+            let _ = psql.process.kill();
+            let _ = psql.process.wait();
+        }
+        if let Some(pid) = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::INT);
+        }
+        let _ = self.server.wait();
+    }
+}
+
+/// User and group to run the server as, when this process is root.
+fn unprivileged() -> Result<Option<(u32, u32)>, Failed> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let users = fs::read_to_string("/etc/passwd")?;
+    let ids = |name: &str| {
+        let mut fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let fields = fields.find(|fields| fields.first() == Some(&name))?;
+        Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
+    };
+    let found = UNPRIVILEGED.iter().find_map(|name| ids(name));
+    Ok(Some(found.ok_or("there is no user to run PostgreSQL as")?))
+}
