@@ -31,11 +31,10 @@ pub fn installed() -> Option<PathBuf> {
         .collect();
     found.sort();
     let newest = found.pop().map(|(_, programs)| programs);
-    let in_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect());
-    let candidates = newest.into_iter().chain(in_path.unwrap_or_default());
-    candidates
-        .into_iter()
-        .find(|it| ["initdb", "postgres", "psql"].iter().all(|p| it.join(p).is_file()))
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let candidates = newest.into_iter().chain(std::env::split_paths(&path));
+    let mut candidates = candidates;
+    candidates.find(|it| ["initdb", "postgres", "psql"].iter().all(|p| it.join(p).is_file()))
 }
 
 /// A running server, ended when dropped.
