@@ -32,8 +32,7 @@ pub fn installed() -> Option<PathBuf> {
     found.sort();
     let newest = found.pop().map(|(_, programs)| programs);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let candidates = newest.into_iter().chain(std::env::split_paths(&path));
-    let mut candidates = candidates;
+    let mut candidates = newest.into_iter().chain(std::env::split_paths(&path));
     candidates.find(|it| ["initdb", "postgres", "psql"].iter().all(|p| it.join(p).is_file()))
 }
 
