@@ -17,6 +17,7 @@ pub mod memory;
 pub mod notify;
 pub mod observe;
 pub mod pipeline;
+pub mod priority;
 pub mod programs;
 pub mod service;
 pub mod source;

@@ -5,6 +5,7 @@
 //! order in which they came.
 
 use std::error::Error;
+use std::iter;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::decode::{DecodeError, HeaderView, decode, protocol_warning};
 use crate::domain::LedgerSeq;
+use crate::priority::Priority;
 use crate::source::{Origin, RawLedger};
 use crate::store::{
     Committed, Durability, IndexOptions, LedgerCounts, PreparedLedger, Store, StoreError,
@@ -22,7 +24,9 @@ use crate::store::{
 use crate::verify::{VerifyError, verify_header};
 
 /// Ledgers that wait between two steps. More would only take memory: the slowest step decides.
-const LEDGERS_AHEAD: usize = 8;
+const LEDGERS_AHEAD: usize = 16;
+/// Ledgers that are stored with one write, when none of them need be durable by itself.
+const LEDGERS_AT_ONCE: usize = 16;
 
 /// Why ingestion stopped. What was stored before stays stored.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +84,7 @@ pub struct Pipeline {
     options: Arc<IndexOptions>,
     observer: Arc<dyn StepObserver>,
     workers: usize,
+    patient: bool,
     /// Newest protocol that was warned about.
     warned_of: Arc<AtomicU32>,
 }
@@ -104,7 +109,20 @@ impl Pipeline {
     /// A pipeline into a store, with as many workers as there are processors.
     pub fn new(store: Arc<Store>, options: IndexOptions, observer: Arc<dyn StepObserver>) -> Self {
         let workers = thread::available_parallelism().map_or(2, usize::from);
-        Self { store, options: Arc::new(options), observer, workers, warned_of: Arc::default() }
+        Self {
+            store,
+            options: Arc::new(options),
+            observer,
+            workers,
+            patient: false,
+            warned_of: Arc::default(),
+        }
+    }
+
+    /// The same for ledgers that nobody waits for: they are prepared with low priority. They are stored
+    /// with the usual one, because others wait for their turn to store.
+    pub fn patient(&self) -> Self {
+        Self { patient: true, ..self.clone() }
     }
 
     /// The store that it fills.
@@ -147,6 +165,9 @@ impl Pipeline {
     }
 
     fn work(&self, queue: &Mutex<Receiver<Work>>) {
+        if self.patient {
+            Priority::Patient.take();
+        }
         loop {
             let next = queue.lock().recv();
             let Ok(Work { ledger, done }) = next else { return };
@@ -186,16 +207,29 @@ impl Pipeline {
         durability: Durability,
         mut stored: impl FnMut(&Ingested) -> ControlFlow<()>,
     ) -> Result<(), PipelineError> {
-        for slot in slots {
-            let Slot { origin, prepared } = slot?;
-            let prepared = prepared.recv().map_err(|_| PipelineError::Worker)??;
-            let (sequence, counts) = (prepared.sequence(), *prepared.counts());
-            let committed = self
-                .observe("commit", || self.store.commit(prepared, durability))
-                .map_err(|source| PipelineError::Store { origin, source })?;
-            if stored(&Ingested { sequence, committed, counts }).is_break() {
-                break;
+        let at_once = match durability {
+            Durability::Synced => 1,
+            Durability::Deferred => LEDGERS_AT_ONCE,
+        };
+        while let Ok(first) = slots.recv() {
+            // Those that are on their way already, without waiting for the source.
+            let (ledgers, ended) = gather(iter::once(first).chain(slots.try_iter()), at_once);
+            let (origins, ledgers): (Vec<_>, Vec<_>) = ledgers.into_iter().unzip();
+            let facts: Vec<_> =
+                ledgers.iter().map(|ledger| (ledger.sequence(), *ledger.counts())).collect();
+            let (outcomes, done) =
+                self.observe("commit", || self.store.commit_all(ledgers, durability));
+            let failed_at = origins.into_iter().nth(outcomes.len());
+            for ((sequence, counts), committed) in facts.into_iter().zip(outcomes) {
+                if stored(&Ingested { sequence, committed, counts }).is_break() {
+                    return Ok(());
+                }
             }
+            done.map_err(|source| match failed_at {
+                Some(origin) => PipelineError::Store { origin, source },
+                None => PipelineError::Flush(source),
+            })?;
+            ended?;
         }
         Ok(())
     }
@@ -206,6 +240,29 @@ impl Pipeline {
         self.observer.step(step, start.elapsed().as_secs_f64());
         result
     }
+}
+
+/// The first ledgers of those that come, as soon as each is prepared; and why there are no more, if one
+/// failed.
+fn gather(
+    slots: impl Iterator<Item = Result<Slot, PipelineError>>,
+    at_once: usize,
+) -> (Vec<(Origin, PreparedLedger)>, Result<(), PipelineError>) {
+    let mut ledgers = Vec::with_capacity(at_once);
+    for slot in slots {
+        let prepared = slot.and_then(|Slot { origin, prepared }| {
+            let prepared = prepared.recv().map_err(|_| PipelineError::Worker)??;
+            Ok((origin, prepared))
+        });
+        match prepared {
+            Ok(ledger) => ledgers.push(ledger),
+            Err(error) => return (ledgers, Err(error)),
+        }
+        if ledgers.len() >= at_once {
+            break;
+        }
+    }
+    (ledgers, Ok(()))
 }
 
 /// Hands ledgers to the workers, and to the committer the places where they will be ready.

@@ -27,6 +27,7 @@ use super::blocking::SPARE_THREADS;
 use super::gate::{Gate, Head};
 use super::wire::{Wire, whole_answer};
 use super::{ApiError, ApiSettings, Deps, description};
+use crate::priority::Priority;
 
 /// How long a closed connection is still read from, so that a client that is busy sending gets to
 /// read its answer before the system resets the connection.
@@ -79,6 +80,7 @@ fn own_runtime(readers: usize) -> Result<Runtime, ApiError> {
     Builder::new_multi_thread()
         .worker_threads(readers.max(1) + SPARE_THREADS)
         .thread_name("api")
+        .on_thread_start(|| Priority::Prompt.take())
         .enable_all()
         .build()
         .map_err(|error| ApiError::Start(format!("its threads cannot be created ({error})")))

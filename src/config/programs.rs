@@ -32,8 +32,8 @@ pub struct Programs {
     pub columns: NonZeroU32,
     /// Nesting of an emitted value.
     pub depth: NonZeroU32,
-    /// GiB of rows that one owner may have.
-    pub owner_gib: NonZeroU32,
+    /// MiB of rows that one owner may have.
+    pub owner_mib: NonZeroU32,
 }
 
 /// `[queries]`: what SQL queries may use. All limits are inclusive.
@@ -71,7 +71,7 @@ impl Default for Programs {
             emitted_kib: count(1024),
             columns: count(100),
             depth: count(8),
-            owner_gib: count(10),
+            owner_mib: count(10 << 10),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Custom indexing programs: which there are, how they are run again on what a transaction began
 //! with, and what becomes of what they emit. Knows no HTTP and no SQL.
 //!
-//! A ledger that is stored is queued for programs in the same write ([`crate::store`]). Two threads take
+//! A ledger that is stored is queued for programs in the same write ([`crate::store`]). Three threads take
 //! programs by turns ([`lanes`]) and run each on its next ledger ([`runner`]); what the runs leave is
-//! written at once, with how far the program has got. A third thread brings rows into the tables
-//! ([`feeder`]), a fourth works off backfills. None of them holds up ingestion.
+//! written at once, with how far the program has got. Another thread brings rows into the tables
+//! ([`feeder`]), one works off backfills. None of them holds up ingestion.
 
 pub mod backfill;
 pub mod emit;
@@ -38,7 +38,7 @@ pub use trial::{Trial, TrialOn, Tried, TriedRun};
 use backfill::Order;
 use engine::{CheckRules, Engine, EngineSettings, Limits};
 use feeder::Feeder;
-use lanes::Lanes;
+use lanes::{Lane, Lanes};
 use live::Live;
 use manifest::Manifest;
 use older::Older;
@@ -49,6 +49,7 @@ use state::Upstream;
 
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};
 use crate::observe::health::Health;
+use crate::priority::Priority;
 use crate::store::Store;
 use crate::tables::Tables;
 use crate::tables::query::{QueryAnswer, QueryRequest};
@@ -157,19 +158,21 @@ impl Programs {
 
     fn start_threads(&self, health: Arc<Health>) {
         let mut threads = Vec::new();
-        for (name, lane) in
-            [("programs-fast", lanes::Lane::Fast), ("programs-slow", lanes::Lane::Slow)]
-        {
+        for (name, lane, priority) in [
+            ("programs-1", Lane::Fast, Priority::Prompt),
+            ("programs-2", Lane::Fast, Priority::Prompt),
+            ("programs-slow", Lane::Slow, Priority::Patient),
+        ] {
             let (lanes, live) = (Arc::clone(&self.lanes), Arc::clone(&self.live));
-            threads.extend(spawn(name, &health, move || {
+            threads.extend(spawn(name, priority, &health, move || {
                 lanes.work(lane, |program| live.turn(program, lane));
             }));
         }
         let older = Arc::clone(&self.older);
-        threads.extend(spawn("programs-older", &health, move || older.work()));
+        threads.extend(spawn("programs-older", Priority::Patient, &health, move || older.work()));
         let feeder = Arc::clone(&self.feeder);
         let reports = Arc::clone(&health);
-        threads.extend(spawn("tables", &health, move || {
+        threads.extend(spawn("tables", Priority::Prompt, &health, move || {
             feeder.work(|fed| match fed {
                 Ok(0) => reports.forget("tables"),
                 Ok(_) => reports.up("tables"),
@@ -398,10 +401,14 @@ impl Drop for DeployTurn {
 /// A thread, unless the system refuses one.
 fn spawn(
     name: &str,
+    priority: Priority,
     health: &Health,
     work: impl FnOnce() + Send + 'static,
 ) -> Option<std::thread::JoinHandle<()>> {
-    let started = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        priority.take();
+        work();
+    });
     started
         .inspect_err(|error| health.down("programs", format!("a thread cannot start: {error}")))
         .ok()

@@ -100,7 +100,7 @@ fn settings(config: &config::Programs) -> programs::Settings {
             columns: size(config.columns),
             depth: size(config.depth),
         },
-        owner_bytes: u64::from(config.owner_gib.get()) << 30,
+        owner_bytes: u64::from(config.owner_mib.get()) << 20,
     }
 }
 

@@ -262,6 +262,11 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// How many rows it puts and deletes so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.batch.len() as u64
+    }
+
     pub(super) fn put<K: Key>(
         &mut self,
         family: Family,

@@ -1,4 +1,4 @@
-//! The one write: everything of one ledger in one atomic batch.
+//! What is written of a ledger: rows of which either all are in the database or none.
 
 use super::StoreError;
 use super::columns::{
@@ -6,7 +6,8 @@ use super::columns::{
     RunKey, TopicBlockKey, TransactionKey,
 };
 use super::coverage::CoverageChange;
-use super::database::{Batch, Database};
+use super::database::Batch;
+use super::index_rows::IndexRows;
 use super::ledgers::LedgerRow;
 use super::lookup::HashEntry;
 use super::positions::EVENTS_PER_BLOCK;
@@ -14,23 +15,22 @@ use super::prepare::PreparedLedger;
 use super::query::TransactionPosition;
 use crate::domain::EventId;
 
-/// Composes the batch of a ledger whose first event gets the id `first_event`.
-pub(super) fn compose<'a>(
-    database: &'a Database,
-    ledger: PreparedLedger,
+/// Adds a ledger whose first event gets the id `first_event`.
+pub(super) fn compose(
+    batch: &mut Batch<'_>,
+    index: &mut IndexRows,
+    ledger: &PreparedLedger,
     first_event: EventId,
     change: &CoverageChange,
-) -> Result<Batch<'a>, StoreError> {
-    let mut batch = database.batch_with_room(ledger.bytes());
+) -> Result<(), StoreError> {
     let key = LedgerKey(ledger.sequence);
     if let Some(raw) = &ledger.raw {
         batch.put(Family::LedgerXdr, &key, raw)?;
     }
-    batch.put(Family::Ledgers, &key, row(&ledger, first_event).encode())?;
-    put_coverage(&mut batch, change)?;
-    put_blocks(&mut batch, &ledger, first_event)?;
-    put_transactions(&mut batch, &ledger, first_event)?;
-    Ok(batch)
+    batch.put(Family::Ledgers, &key, row(ledger, first_event).encode())?;
+    put_coverage(batch, change)?;
+    put_blocks(batch, index, ledger, first_event)?;
+    put_transactions(batch, index, ledger, first_event)
 }
 
 fn row(ledger: &PreparedLedger, first_event: EventId) -> LedgerRow {
@@ -58,6 +58,7 @@ fn put_coverage(batch: &mut Batch<'_>, change: &CoverageChange) -> Result<(), St
 
 fn put_blocks(
     batch: &mut Batch<'_>,
+    index: &mut IndexRows,
     ledger: &PreparedLedger,
     first_event: EventId,
 ) -> Result<(), StoreError> {
@@ -72,19 +73,20 @@ fn put_blocks(
         positions.clear();
         row.positions.encode(&mut positions);
         let key = ContractBlockKey { contract: row.tag, block: block(row.block) };
-        batch.put(Family::EventsByContract, &key, &positions)?;
+        index.put(Family::EventsByContract, &key, &positions);
     }
     for row in &ledger.topics {
         positions.clear();
         row.positions.encode(&mut positions);
         let key = TopicBlockKey { tag: row.tag, block: block(row.block) };
-        batch.put(Family::EventsByTopic, &key, &positions)?;
+        index.put(Family::EventsByTopic, &key, &positions);
     }
     Ok(())
 }
 
 fn put_transactions(
     batch: &mut Batch<'_>,
+    index: &mut IndexRows,
     ledger: &PreparedLedger,
     first_event: EventId,
 ) -> Result<(), StoreError> {
@@ -94,7 +96,7 @@ fn put_transactions(
         batch.put(Family::Transactions, &TransactionKey(position), &transaction.row)?;
         for &contract in &transaction.contracts {
             let key = ContractTransactionKey { contract, position };
-            batch.put(Family::TxByContract, &key, b"")?;
+            index.put(Family::TxByContract, &key, b"");
         }
     }
     for hash in &ledger.hashes {
@@ -106,11 +108,11 @@ fn put_transactions(
             fee_events: hash.fee_events.iter().map(|n| EventId(first_event.0 + n)).collect(),
         };
         let key = HashKey { tag: hash.tag, position: at(hash.application_order) };
-        batch.put(Family::TxByHash, &key, entry.encode())?;
+        index.put(Family::TxByHash, &key, &entry.encode());
     }
     for entry in &ledger.entries {
         let key = EntryChangeKey { tag: entry.tag, position: at(entry.application_order) };
-        batch.put(Family::Entries, &key, entry.changed.encode())?;
+        index.put(Family::Entries, &key, &entry.changed.encode());
     }
     Ok(())
 }

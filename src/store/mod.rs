@@ -7,6 +7,7 @@ mod block;
 mod block_cache;
 mod bytes;
 mod columns;
+mod commit;
 mod completeness;
 mod compression;
 mod coverage;
@@ -17,6 +18,7 @@ mod error;
 mod events;
 mod format;
 mod generation;
+mod index_rows;
 mod indexed_as;
 mod intervals;
 mod known_entries;
@@ -43,6 +45,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::{Mutex, RwLock};
 
 pub use audit::{Audit, AuditProgress, AuditedRange, Problem, audit};
+pub use commit::{Committed, Durability};
 pub use completeness::CoveredLedgers;
 pub use digest::Digest;
 pub use entries::EntryReader;
@@ -61,9 +64,9 @@ pub use query::{
 pub use retention::{Pruned, Retention};
 
 use crate::domain::{EventId, LedgerRange, LedgerSeq, Network};
-use crate::verify::{Link, verify_link, verify_repeat};
 use acknowledged::Acknowledged;
 use columns::{Family, Key, LedgerKey, RunKey};
+use commit::last_ingested;
 use coverage::{Coverage, CoveredRange};
 use database::{Database, corrupt};
 use generation::Generations;
@@ -110,25 +113,6 @@ pub struct Totals {
     pub transactions_from: LedgerSeq,
     /// Close time of the newest ledger, UNIX seconds; 0 before the first.
     latest_close_time: u64,
-}
-
-/// When a ledger counts as stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// On disk when the call returns.
-    Synced,
-    /// On disk after the next [`Store::flush`]; a crash before it loses whole ledgers, newest
-    /// first. For imports, which can be repeated.
-    Deferred,
-}
-
-/// What came of storing a ledger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Committed {
-    /// It is new.
-    New,
-    /// The same ledger was there already; nothing changed.
-    AlreadyStored,
 }
 
 impl Store {
@@ -186,97 +170,6 @@ impl Store {
     /// The data directory.
     pub fn directory(&self) -> &Path {
         &self.directory
-    }
-
-    /// Stores a ledger completely or not at all. It may stand apart from the ledgers stored
-    /// before; where a neighbour is stored, their hashes must link.
-    ///
-    /// # Errors
-    /// [`StoreError::Chain`] when another ledger of this sequence is stored or a neighbour does not
-    /// link, and what the database says.
-    pub fn commit(
-        &self,
-        ledger: PreparedLedger,
-        durability: Durability,
-    ) -> Result<Committed, StoreError> {
-        let mut writer = self.writer.lock();
-        let link = ledger.link();
-        if let Some(stored) = self.ledger(ledger.sequence)? {
-            verify_repeat(stored.hash, &link)?;
-            return Ok(Committed::AlreadyStored);
-        }
-        self.check_neighbours(&link)?;
-        let (change, first_event, newest) = {
-            let coverage = self.coverage.read();
-            let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
-            let change = coverage.change(ledger.sequence, ledger.sums());
-            (change, coverage.next_event(), newest)
-        };
-        let totals = self.totals.read().with(&ledger, newest);
-        let mut batch = ledger_batch::compose(&self.database, ledger, first_event, &change)?;
-        batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
-        if writer.queue {
-            // Every write makes the database's number grow.
-            let number = self.database.sequence() + 1;
-            let ledger = LedgerKey(link.sequence).encode();
-            batch.put_raw(Family::ProgramQueue, &number.to_be_bytes(), &ledger)?;
-        }
-        let _change = self.generations.change();
-        match durability {
-            Durability::Synced => {
-                // The log must never run ahead of what was written without it.
-                self.flush_unlogged(&mut writer)?;
-                self.database.write_synced(batch)?;
-                self.acknowledged.is_now(self.database.sequence(), link.sequence);
-            }
-            Durability::Deferred => {
-                self.database.write_unlogged(batch)?;
-                writer.unlogged = true;
-            }
-        }
-        self.coverage.write().apply(&change);
-        *self.totals.write() = totals;
-        Ok(Committed::New)
-    }
-
-    /// Makes all ledgers stored so far durable.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub fn flush(&self) -> Result<(), StoreError> {
-        self.flush_unlogged(&mut self.writer.lock())
-    }
-
-    fn flush_unlogged(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        if writer.unlogged {
-            self.database.flush()?;
-            writer.unlogged = false;
-            let last = last_ingested(&self.coverage.read());
-            self.acknowledged.is_now(self.database.sequence(), last);
-        }
-        Ok(())
-    }
-
-    fn check_neighbours(&self, link: &Link) -> Result<(), StoreError> {
-        for (first, second) in [
-            (link.sequence.previous(), Some(link.sequence)),
-            (Some(link.sequence), link.sequence.next()),
-        ] {
-            let (Some(first), Some(second)) = (first, second) else { continue };
-            let side = |sequence: LedgerSeq| -> Result<Option<Link>, StoreError> {
-                if sequence == link.sequence { Ok(Some(*link)) } else { self.link(sequence) }
-            };
-            if let (Some(first), Some(second)) = (side(first)?, side(second)?) {
-                verify_link(&first, &second)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A stored ledger's place in the chain.
-    fn link(&self, sequence: LedgerSeq) -> Result<Option<Link>, StoreError> {
-        let row = self.ledger(sequence)?;
-        Ok(row.map(|row| Link { sequence, hash: row.hash, previous_hash: row.previous_hash }))
     }
 
     /// What is kept of a ledger for good, if it is stored.
@@ -401,11 +294,6 @@ impl Totals {
         };
         Self::decode(&bytes).map_err(corrupt(Family::Meta, TOTALS_ROW))
     }
-}
-
-/// The ledger that was stored last; 0 when there is none.
-fn last_ingested(coverage: &Coverage) -> LedgerSeq {
-    coverage.runs().last().map(|run| run.ledgers.last).unwrap_or_default()
 }
 
 fn lock(directory: &Path) -> Result<File, StoreError> {

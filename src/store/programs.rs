@@ -57,7 +57,7 @@ impl Store {
         // The log must never run ahead of what was written without it.
         self.flush_unlogged(&mut writer)?;
         self.database.write_synced(changes.batch)?;
-        let last = super::last_ingested(&self.coverage.read());
+        let last = super::commit::last_ingested(&self.coverage.read());
         self.acknowledged.is_now(self.database.sequence(), last);
         Ok(())
     }

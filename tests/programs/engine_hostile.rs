@@ -1,7 +1,7 @@
 //! Programs that mean harm, or are merely wrong: each ends within its limits, with a sentence that
 //! says what it did, and leaves the engine able to run the next one.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use orrery::domain::ContractId;
 use orrery::programs::engine::{Limits, Outcome};
@@ -20,7 +20,6 @@ fn limits() -> Limits {
 
 struct Ran {
     outcome: Outcome,
-    took: Duration,
 }
 
 impl Ran {
@@ -38,8 +37,9 @@ impl Ran {
     }
 
     fn within(&self, most: Duration) -> &Self {
-        let slack = most / 10 + Duration::from_millis(200);
-        assert!(self.took <= most + slack, "{:?}", self.took);
+        // What else the machine does is not its fault.
+        let (took, slack) = (self.outcome.on_processor, Duration::from_millis(50));
+        assert!(took <= most + most / 10 + slack, "{took:?}");
         self
     }
 }
@@ -60,10 +60,9 @@ fn run_code(code: &[u8], limits: &Limits, world: &World, args: &[ScVal]) -> Ran 
         "(memory (export \"memory\") 1) (func (export \"test\") (result i64) (i64.const 2))",
     );
     let contract = world.contract(SELF, &harmless);
-    let begun = Instant::now();
     let outcome =
         run_within(&world, code, &[contract], &call(contract, "test", args), limits).unwrap();
-    Ran { outcome, took: begun.elapsed() }
+    Ran { outcome }
 }
 
 const MEMORY: &str = "(memory (export \"memory\") 1)";
@@ -450,7 +449,7 @@ fn a_loop_in_a_contract_without_a_program_ends_with_the_hosts_budget() {
     for function in ["call", "try_call"] {
         let body = f(function, &[address.clone(), sym("spin"), f("vec_new", &[])]);
         let ran = run_with(&test_with(data, &body), &Limits::default(), &world);
-        println!("a loop in the interpreter ended after {:?}", ran.took);
+        println!("a loop in the interpreter ended after {:?}", ran.outcome.on_processor);
         ran.outcome.result.unwrap_err();
     }
 }

@@ -29,6 +29,7 @@ mod engine_text;
 mod engine_values;
 mod engine_vault;
 mod engine_world;
+mod kills;
 mod network;
 mod network_calls;
 mod network_growth;

@@ -76,6 +76,45 @@ fn limits_of_a_run_are_inclusive() {
 }
 
 #[test]
+fn an_owner_with_too_many_rows_is_told_and_goes_on_where_it_stopped() {
+    let mut chain = Chain::new();
+    let heavy = chain.create("heavy", Vec::new());
+    let scene = Scene::new();
+    let little = [("ORRERY_PROGRAMS_OWNER_MIB", "2")];
+    {
+        let service = Service::start_with(scene.path(), &little);
+        let (ana, bob) = (scene.owner(&service, "ana"), scene.owner(&service, "bob"));
+        deploy(&ana, "heavy_program", "large", heavy);
+        deploy(&bob, "heavy_program", "other", heavy);
+        bob.post("2/pause", &json!({}));
+        // Nearly a mebibyte each.
+        for _ in 0..5 {
+            chain.call(heavy, "rows", vec![ScVal::U32(10), ScVal::U32(100_000)]);
+        }
+        chain.import_into(&scene);
+        ana.wait("it stops", |it| it.get("1/status")["running"] == false);
+        let status = ana.get("1/status");
+        let why = status.to_string();
+        assert!(why.contains("take as much room as one owner may use"), "{why}");
+        let kept = runs(&ana, 1).len();
+        assert!((2..5).contains(&kept), "{kept} runs");
+        ana.wait_for_rows("large_heavy_row", kept * 10);
+        // Resuming alone makes no room.
+        ana.post("1/resume", &json!({}));
+        ana.wait("it stops again", |it| it.get("1/status")["running"] == false);
+        // Another owner has room.
+        bob.post("2/resume", &json!({}));
+        bob.wait("bob's is stopped by his own rows", |it| it.get("2/status")["running"] == false);
+        assert_eq!(runs(&bob, 2).len(), kept);
+    }
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    ana.post("1/resume", &json!({}));
+    ana.wait_for_rows("large_heavy_row", 50);
+    assert_eq!(runs(&ana, 1).len(), 5, "nothing is left out and nothing run twice");
+}
+
+#[test]
 fn chance_and_entries_are_the_same_whenever_a_program_is_run() {
     let mut chain = Chain::new();
     let heavy = chain.create("heavy", Vec::new());

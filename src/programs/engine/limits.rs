@@ -10,12 +10,16 @@ use soroban_env_host::Error;
 use soroban_env_host::xdr::{ScErrorCode, ScErrorType};
 use wasmtime::ResourceLimiter;
 
+use super::thread_clock::ThreadClock;
+
 /// What one run may use. All are inclusive: what equals a limit passes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Instructions of the program, by wasmtime's count.
     pub fuel: u64,
-    /// Time from the start of the run, without the time that looking up state takes.
+    /// Time from the start of the run, without the time that looking up state takes, and without the time
+    /// that it waits for a processor, up to [`WAITS`] times this: what a run gives must not depend on
+    /// what else the machine does.
     pub wall: Duration,
     /// Linear memory of all instances that live at a time, in bytes.
     pub memory: usize,
@@ -49,6 +53,9 @@ pub(super) const HOST_INSTRUCTIONS: u64 = 1_000_000_000;
 /// Memory of host objects by the same model, in bytes: ten times what a transaction may use there.
 pub(super) const HOST_MEMORY: u64 = 400 << 20;
 
+/// How many times the limit of its time a run may last in all, when others have the processors.
+pub(super) const WAITS: u32 = 10;
+
 /// Why a run cannot go on, whatever the guest does about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -68,11 +75,38 @@ pub(super) const STOPPED: Error =
 #[derive(Debug)]
 pub(super) struct Bounds {
     pub(super) limits: Limits,
-    began: OnceLock<Instant>,
+    began: OnceLock<Began>,
     overdue: AtomicBool,
     memory: AtomicUsize,
     stopped: AtomicBool,
     why: Mutex<Option<Stop>>,
+}
+
+/// When a run began, and the clock of its thread.
+#[derive(Debug)]
+pub(super) struct Began {
+    at: Instant,
+    clock: ThreadClock,
+    used_before: Duration,
+}
+
+impl Began {
+    fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            clock: ThreadClock::own(),
+            used_before: ThreadClock::used_by_own(),
+        }
+    }
+
+    /// Time since it began that counts, when it `waited` for something else.
+    pub(super) fn used(&self, waited: Duration) -> Duration {
+        let elapsed = self.at.elapsed().saturating_sub(waited);
+        // Where the system does not say, all of it counts.
+        self.clock
+            .used()
+            .map_or(elapsed, |used| used.saturating_sub(self.used_before).max(elapsed / WAITS))
+    }
 }
 
 /// A stopped run, as wasmtime carries it through the guest's frames.
@@ -102,12 +136,12 @@ impl Bounds {
     /// Says that the run begins now.
     pub(super) fn begin(&self) {
         // A run begins once.
-        let _ = self.began.set(Instant::now());
+        let _ = self.began.set(Began::now());
     }
 
-    /// When the run began; none while it waits for its turn.
-    pub(super) fn began(&self) -> Option<Instant> {
-        self.began.get().copied()
+    /// The beginning of the run; none while it waits for its turn.
+    pub(super) fn began(&self) -> Option<&Began> {
+        self.began.get()
     }
 
     /// Whether its time was said to be over.

@@ -34,6 +34,7 @@ mod run;
 mod settings;
 mod snapshot;
 mod targets;
+mod thread_clock;
 mod word;
 mod workers;
 

@@ -19,6 +19,7 @@ use super::fidelity::Fidelity;
 use super::limits::{Bounds, Limits, Stop};
 use super::module::Module;
 use super::snapshot::{Answer, is_nonce};
+use super::thread_clock::ThreadClock;
 use super::workers::panic_text;
 use super::{Engine, ledger_info};
 use crate::domain::{ContractId, LedgerSeq, NetworkId, TxHash};
@@ -104,6 +105,8 @@ pub struct Outcome {
     pub fuel: u64,
     /// How long it took, in microseconds, with the time that looking up state took.
     pub micros: u64,
+    /// How long it had a processor.
+    pub on_processor: Duration,
 }
 
 /// What a program did wrong, in one sentence.
@@ -138,7 +141,7 @@ pub(super) enum Message {
     /// It needs an entry.
     Wanted(Box<LedgerKey>, SyncSender<Answer>),
     /// It is done, or panicked.
-    Done(Box<Result<Report, String>>),
+    Done(Box<Result<Report, String>>, Duration),
 }
 
 impl Engine {
@@ -167,7 +170,7 @@ impl Engine {
         };
         let (messages, inbox) = channel();
         self.inner.workers.submit(Box::new(move || in_thread(job, &messages)));
-        let report = self.wait(&inbox, state, &bounds)?;
+        let (report, on_processor) = self.wait(&inbox, state, &bounds)?;
         match report.stop {
             Some(Stop::State) => return Err(RunError::StateUnavailable(report.missing)),
             Some(Stop::Ours(why)) => return Err(RunError::Ours(why)),
@@ -179,6 +182,7 @@ impl Engine {
             fidelity: report.fidelity,
             fuel: report.fuel,
             micros: u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
+            on_processor,
         })
     }
 
@@ -188,22 +192,22 @@ impl Engine {
         inbox: &Receiver<Message>,
         state: &dyn PreState,
         bounds: &Bounds,
-    ) -> Result<Report, RunError> {
+    ) -> Result<(Report, Duration), RunError> {
         let died = || RunError::Ours("the thread that ran it is gone".to_owned());
         let mut failed = None;
-        let mut time = bounds.limits.wall;
+        let most = bounds.limits.wall;
+        let mut looked_up = Duration::ZERO;
+        // At least so long it may go on, or wait for its turn.
+        let mut left = most;
         loop {
-            let left = match bounds.began() {
-                Some(began) => time.saturating_sub(began.elapsed()),
-                // It waits for its turn.
-                None => time.max(REMIND),
-            };
-            let patience = if bounds.is_overdue() { REMIND } else { left };
+            let patience = if bounds.is_overdue() { REMIND } else { left.max(REMIND) };
             let message = match inbox.recv_timeout(patience) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Disconnected) => return Err(died()),
                 Err(RecvTimeoutError::Timeout) => {
-                    if bounds.began().is_some_and(|began| began.elapsed() >= time) {
+                    let used = bounds.began().map_or(Duration::ZERO, |it| it.used(looked_up));
+                    left = most.saturating_sub(used);
+                    if left.is_zero() {
                         bounds.set_overdue();
                         self.inner.wasmtime.increment_epoch();
                     }
@@ -220,12 +224,15 @@ impl Engine {
                     // A job that no longer waits has panicked, and says so itself.
                     let _ = reply.send(answer);
                     // Looking up may mean asking another server; that time is not the program's.
-                    time += asked.elapsed();
+                    looked_up += asked.elapsed();
                 }
-                Message::Done(report) => {
+                Message::Done(report, on_processor) => {
                     return match failed {
                         Some(error) => Err(RunError::State(error)),
-                        None => report.map_err(RunError::Ours),
+                        None => match *report {
+                            Ok(report) => Ok((report, on_processor)),
+                            Err(panic) => Err(RunError::Ours(panic)),
+                        },
                     };
                 }
             }
@@ -234,13 +241,15 @@ impl Engine {
 }
 
 fn in_thread(job: Job, messages: &Sender<Message>) {
+    let used_before = ThreadClock::used_by_own();
     let report = catch_unwind(AssertUnwindSafe(|| {
         job.bounds.begin();
         execute(job, messages)
     }))
     .map_err(|panic| panic_text(&*panic));
     // The waiting thread is there until it has the report.
-    let _ = messages.send(Message::Done(Box::new(report)));
+    let on_processor = ThreadClock::used_by_own().saturating_sub(used_before);
+    let _ = messages.send(Message::Done(Box::new(report), on_processor));
 }
 
 fn answer(state: &dyn PreState, key: &LedgerKey) -> Result<Answer, StateError> {

@@ -1,4 +1,4 @@
-//! Threads that run programs. They have a large stack, because a deep nesting of contracts is a deep
+//! Threads that run programs, each run with the priority of the thread that waits for it. They have a large stack, because a deep nesting of contracts is a deep
 //! nesting of native frames, and a panic on one of them ends one run and nothing else.
 
 use std::any::Any;
@@ -10,12 +10,14 @@ use std::thread;
 use parking_lot::{Condvar, Mutex};
 
 use super::settings::THREAD_STACK;
+use crate::priority::Priority;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A fixed number of threads. They end when the last owner goes.
+/// A fixed number of threads of each priority. They end when the last owner goes.
 pub(super) struct Workers {
-    queue: Arc<Queue>,
+    prompt: Arc<Queue>,
+    patient: Arc<Queue>,
 }
 
 #[derive(Default)]
@@ -32,28 +34,38 @@ struct State {
 
 impl Workers {
     pub(super) fn start(threads: usize) -> io::Result<Self> {
-        let workers = Self { queue: Arc::default() };
+        let workers = Self { prompt: Arc::default(), patient: Arc::default() };
         for number in 0..threads.max(1) {
-            let queue = Arc::clone(&workers.queue);
-            thread::Builder::new()
-                .name(format!("program-{number}"))
-                .stack_size(THREAD_STACK)
-                .spawn(move || queue.work())?;
+            for (priority, queue) in
+                [(Priority::Prompt, &workers.prompt), (Priority::Patient, &workers.patient)]
+            {
+                let queue = Arc::clone(queue);
+                thread::Builder::new()
+                    .name(format!("program-{number}"))
+                    .stack_size(THREAD_STACK)
+                    .spawn(move || {
+                    priority.take();
+                    queue.work();
+                })?;
+            }
         }
         Ok(workers)
     }
 
-    /// Runs a job as soon as a thread is free. A job must not panic.
+    /// Runs a job as soon as a thread is free that has the caller's priority. A job must not panic.
     pub(super) fn submit(&self, job: Job) {
-        self.queue.state.lock().jobs.push_back(job);
-        self.queue.more.notify_one();
+        let queue = if Priority::is_patient() { &self.patient } else { &self.prompt };
+        queue.state.lock().jobs.push_back(job);
+        queue.more.notify_one();
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.queue.state.lock().closed = true;
-        self.queue.more.notify_all();
+        for queue in [&self.prompt, &self.patient] {
+            queue.state.lock().closed = true;
+            queue.more.notify_all();
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use self::change::{Changer, Names};
 use self::database::{Contents, Database};
 use self::timer::Timer;
 use super::wire::{self, Confinement, Failure, Frame, Opening, Question, Reply, Request};
+use crate::priority::Priority;
 
 /// Stacks of threads that run queries: expressions may be deep.
 const STACK: usize = 16 << 20;
@@ -49,6 +50,8 @@ pub enum WorkerError {
 /// # Errors
 /// When it could not begin.
 pub fn run() -> Result<(), WorkerError> {
+    // Handed down to all its threads.
+    Priority::Prompt.take();
     let socket = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut requests = socket.try_clone()?;
     let directory = std::env::current_dir()?.to_string_lossy().into();

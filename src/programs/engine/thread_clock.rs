@@ -1,0 +1,72 @@
+//! How long a thread has had a processor, seen from another thread.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::thread::Pid;
+use rustix::time::{ClockId, clock_gettime};
+
+/// The clock of a thread of this process.
+#[derive(Debug)]
+pub(super) struct ThreadClock(Pid);
+
+impl ThreadClock {
+    /// That of the calling thread.
+    pub(super) fn own() -> Self {
+        Self(rustix::thread::gettid())
+    }
+
+    /// Time on a processor since the calling thread began: quicker than [`Self::used`].
+    pub(super) fn used_by_own() -> Duration {
+        clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
+    }
+
+    /// Time on a processor since the thread began, a few milliseconds old; none when the thread has
+    /// ended, or the system does not say.
+    pub(super) fn used(&self) -> Option<Duration> {
+        // Nanoseconds on a processor, nanoseconds of waiting for one, time slices (Linux,
+        // Documentation/scheduler/sched-stats.rst).
+        let path = format!("/proc/self/task/{}/schedstat", self.0.as_raw_nonzero());
+        let said = fs::read_to_string(path).ok()?;
+        said.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+
+    const WORK: Duration = Duration::from_millis(30);
+
+    #[test]
+    fn counts_work_and_not_waiting() {
+        let (say, said) = channel();
+        let (go, wait) = channel::<()>();
+        let worker = thread::spawn(move || {
+            say.send(ThreadClock::own()).unwrap();
+            wait.recv().unwrap();
+            let before = ThreadClock::used_by_own();
+            while ThreadClock::used_by_own() < before + WORK {}
+            say.send(ThreadClock::own()).unwrap();
+            wait.recv().unwrap();
+        });
+        let of_worker = said.recv().unwrap();
+        let begun = Instant::now();
+        while begun.elapsed() < 2 * WORK {
+            thread::yield_now();
+        }
+        let waiting = of_worker.used().unwrap();
+        assert!(waiting < WORK, "{waiting:?}");
+        go.send(()).unwrap();
+        said.recv().unwrap();
+        let working = of_worker.used().unwrap();
+        assert!(working >= WORK / 2, "{working:?}");
+        go.send(()).unwrap();
+        worker.join().unwrap();
+        assert_eq!(of_worker.used(), None);
+    }
+}

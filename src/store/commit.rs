@@ -1,0 +1,205 @@
+//! Storing ledgers: each completely or not at all, alone or several with one write.
+
+use std::collections::BTreeMap;
+
+use super::columns::{Family, Key, LedgerKey};
+use super::coverage::Coverage;
+use super::database::Batch;
+use super::index_rows::IndexRows;
+use super::prepare::PreparedLedger;
+use super::{Store, StoreError, TOTALS_ROW, Totals, Writer, ledger_batch};
+use crate::domain::LedgerSeq;
+use crate::verify::{Link, verify_link, verify_repeat};
+
+/// When a ledger counts as stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// On disk when the call returns.
+    Synced,
+    /// On disk after the next [`Store::flush`]; a crash before it loses whole ledgers, newest
+    /// first. For imports, which can be repeated.
+    Deferred,
+}
+
+/// What came of storing a ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Committed {
+    /// It is new.
+    New,
+    /// The same ledger was there already; nothing changed.
+    AlreadyStored,
+}
+
+/// Ledgers that are about to be written, and the store as it will be then.
+struct Staged<'a> {
+    batch: Batch<'a>,
+    index: IndexRows,
+    coverage: Coverage,
+    totals: Totals,
+    links: BTreeMap<LedgerSeq, Link>,
+}
+
+impl Store {
+    /// Stores a ledger completely or not at all. It may stand apart from the ledgers stored
+    /// before; where a neighbour is stored, their hashes must link.
+    ///
+    /// # Errors
+    /// [`StoreError::Chain`] when another ledger of this sequence is stored or a neighbour does not
+    /// link, and what the database says.
+    pub fn commit(
+        &self,
+        ledger: PreparedLedger,
+        durability: Durability,
+    ) -> Result<Committed, StoreError> {
+        let (outcomes, done) = self.commit_all(vec![ledger], durability);
+        done.map(|()| outcomes.first().copied().unwrap_or(Committed::AlreadyStored))
+    }
+
+    /// Stores ledgers as [`Self::commit`] does one after the other, but with one write, which takes less
+    /// time. Returns what came of those before the first one that failed, and why that failed.
+    pub fn commit_all(
+        &self,
+        ledgers: Vec<PreparedLedger>,
+        durability: Durability,
+    ) -> (Vec<Committed>, Result<(), StoreError>) {
+        let mut writer = self.writer.lock();
+        let bytes = ledgers.iter().map(PreparedLedger::bytes).sum();
+        let mut staged = Staged {
+            batch: self.database.batch_with_room(bytes),
+            index: IndexRows::default(),
+            coverage: self.coverage.read().clone(),
+            totals: *self.totals.read(),
+            links: BTreeMap::new(),
+        };
+        let mut outcomes = Vec::with_capacity(ledgers.len());
+        let mut refused = Ok(());
+        let mut written = Ok(());
+        for ledger in &ledgers {
+            match self.check(&staged, ledger) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(error) => {
+                    refused = Err(error);
+                    break;
+                }
+            }
+            if outcomes.last() == Some(&Committed::New) {
+                written = self.stage(&mut staged, ledger, &writer);
+                if written.is_err() {
+                    break;
+                }
+            }
+        }
+        match written.and_then(|()| self.write(staged, durability, &mut writer)) {
+            Ok(()) => (outcomes, refused),
+            Err(error) => {
+                let stored = outcomes.iter().take_while(|it| **it == Committed::AlreadyStored);
+                outcomes.truncate(stored.count());
+                (outcomes, Err(error))
+            }
+        }
+    }
+
+    /// Whether a ledger is new; an error when it does not fit to those that are stored or staged.
+    fn check(&self, staged: &Staged<'_>, ledger: &PreparedLedger) -> Result<Committed, StoreError> {
+        let link = ledger.link();
+        if let Some(stored) = self.link(staged, link.sequence)? {
+            verify_repeat(stored.hash, &link)?;
+            return Ok(Committed::AlreadyStored);
+        }
+        if let Some(previous) = link.sequence.previous()
+            && let Some(previous) = self.link(staged, previous)?
+        {
+            verify_link(&previous, &link)?;
+        }
+        if let Some(next) = link.sequence.next()
+            && let Some(next) = self.link(staged, next)?
+        {
+            verify_link(&link, &next)?;
+        }
+        Ok(Committed::New)
+    }
+
+    /// A stored or staged ledger's place in the chain.
+    fn link(&self, staged: &Staged<'_>, sequence: LedgerSeq) -> Result<Option<Link>, StoreError> {
+        if let Some(link) = staged.links.get(&sequence) {
+            return Ok(Some(*link));
+        }
+        let row = self.ledger(sequence)?;
+        Ok(row.map(|row| Link { sequence, hash: row.hash, previous_hash: row.previous_hash }))
+    }
+
+    fn stage(
+        &self,
+        staged: &mut Staged<'_>,
+        ledger: &PreparedLedger,
+        writer: &Writer,
+    ) -> Result<(), StoreError> {
+        let Staged { batch, index, coverage, totals, links } = staged;
+        let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
+        let change = coverage.change(ledger.sequence, ledger.sums());
+        // Every row makes the database's number grow by one, so that no two ledgers get the same.
+        let number = self.database.sequence() + 1 + batch.rows();
+        ledger_batch::compose(batch, index, ledger, coverage.next_event(), &change)?;
+        if writer.queue {
+            let ledger = LedgerKey(ledger.sequence).encode();
+            batch.put_raw(Family::ProgramQueue, &number.to_be_bytes(), &ledger)?;
+        }
+        coverage.apply(&change);
+        *totals = totals.with(ledger, newest);
+        links.insert(ledger.sequence, ledger.link());
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        staged: Staged<'_>,
+        durability: Durability,
+        writer: &mut Writer,
+    ) -> Result<(), StoreError> {
+        let Staged { mut batch, index, coverage, totals, links } = staged;
+        if links.is_empty() {
+            return Ok(());
+        }
+        index.write(&mut batch)?;
+        batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
+        let _change = self.generations.change();
+        match durability {
+            Durability::Synced => {
+                // The log must never run ahead of what was written without it.
+                self.flush_unlogged(writer)?;
+                self.database.write_synced(batch)?;
+                self.acknowledged.is_now(self.database.sequence(), last_ingested(&coverage));
+            }
+            Durability::Deferred => {
+                self.database.write_unlogged(batch)?;
+                writer.unlogged = true;
+            }
+        }
+        *self.coverage.write() = coverage;
+        *self.totals.write() = totals;
+        Ok(())
+    }
+
+    /// Makes all ledgers stored so far durable.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        self.flush_unlogged(&mut self.writer.lock())
+    }
+
+    pub(super) fn flush_unlogged(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        if writer.unlogged {
+            self.database.flush()?;
+            writer.unlogged = false;
+            let last = last_ingested(&self.coverage.read());
+            self.acknowledged.is_now(self.database.sequence(), last);
+        }
+        Ok(())
+    }
+}
+
+/// The ledger that was stored last; 0 when there is none.
+pub(super) fn last_ingested(coverage: &Coverage) -> LedgerSeq {
+    coverage.runs().last().map(|run| run.ledgers.last).unwrap_or_default()
+}
