@@ -57,7 +57,7 @@ struct State {
 struct Slot {
     /// Time used so far, or what others had used when this one came or woke up.
     used: Duration,
-    /// Moving average of its turns.
+    /// Moving average of its turns in which something was done.
     usual: Duration,
     slow: bool,
     busy: bool,
@@ -74,7 +74,8 @@ impl Lanes {
         let slot = Slot {
             used: state.least_used(),
             usual: Duration::ZERO,
-            slow: false,
+            // Until it has shown otherwise.
+            slow: true,
             busy: false,
             due: Some(Instant::now()),
             woken: false,
@@ -146,20 +147,20 @@ impl Lanes {
         let Some(slot) = state.slots.get_mut(&program) else { return };
         slot.busy = false;
         slot.used += took;
-        slot.usual = (slot.usual * (100 - NEWEST_COUNTS) + took * NEWEST_COUNTS) / 100;
         let now = Instant::now();
         slot.due = match outcome {
             Turn::Idle => slot.woken.then_some(now),
             Turn::Worked { .. } => Some(now),
             Turn::Failed(wait) => Some(now + wait),
         };
-        slot.slow = match outcome {
+        if let Turn::Worked { cut_short } = outcome {
+            slot.usual = (slot.usual * (100 - NEWEST_COUNTS) + took * NEWEST_COUNTS) / 100;
             // A program of many short runs can be cut short between any two of them; one whose runs are
-            // long cannot, and is the one that holds up others.
-            Turn::Worked { cut_short: true } if took >= 2 * SHORT_TURN => true,
-            // Half of what makes a turn too long, so that a program does not go to and fro.
-            _ => slot.slow && slot.usual > SHORT_TURN / 2,
-        };
+            // long cannot, and is the one that holds up others. Back again it takes half of what makes a
+            // turn too long, so that a program does not go to and fro.
+            let holds_up = cut_short && took >= 2 * SHORT_TURN;
+            slot.slow = holds_up || (slot.slow && slot.usual > SHORT_TURN / 2);
+        }
         self.changed.notify_all();
     }
 }
@@ -201,11 +202,33 @@ mod tests {
     const FAST: ProgramId = ProgramId(1);
     const SLOW: ProgramId = ProgramId(2);
 
+    const SHORT: Turn = Turn::Worked { cut_short: false };
+
+    /// Programs that have had a short turn.
     fn lanes() -> Lanes {
         let lanes = Lanes::default();
-        lanes.add(FAST);
-        lanes.add(SLOW);
+        for program in [FAST, SLOW] {
+            lanes.add(program);
+            assert_eq!(lanes.next(Lane::Slow), Some(program));
+            lanes.done(program, SHORT, Duration::ZERO);
+        }
         lanes
+    }
+
+    #[test]
+    fn a_program_is_slow_until_it_has_shown_otherwise() {
+        let lanes = Lanes::default();
+        lanes.add(FAST);
+        let slow = |lanes: &Lanes| lanes.state.lock().slots[&FAST].slow;
+        for _ in 0..3 {
+            assert_eq!(lanes.next(Lane::Slow), Some(FAST));
+            lanes.done(FAST, Turn::Idle, Duration::ZERO);
+            assert!(slow(&lanes), "there was nothing to do");
+            lanes.wake(None);
+        }
+        assert_eq!(lanes.next(Lane::Slow), Some(FAST));
+        lanes.done(FAST, SHORT, SHORT_TURN);
+        assert!(!slow(&lanes));
     }
 
     #[test]
@@ -216,7 +239,7 @@ mod tests {
             let program = lanes.next(Lane::Fast).unwrap();
             *turns.entry(program).or_insert(0) += 1;
             let took = if program == SLOW { 30 } else { 10 };
-            lanes.done(program, Turn::Worked { cut_short: false }, Duration::from_millis(took));
+            lanes.done(program, SHORT, Duration::from_millis(took));
         }
         assert_eq!(turns[&FAST] / turns[&SLOW], 3, "{turns:?}");
     }
@@ -232,7 +255,7 @@ mod tests {
         assert_eq!(lanes.next(Lane::Slow), Some(first));
         let mut turns = 1;
         loop {
-            lanes.done(first, Turn::Worked { cut_short: false }, Duration::ZERO);
+            lanes.done(first, SHORT, Duration::ZERO);
             let now = Instant::now();
             let mut state = lanes.state.lock();
             let Some(next) = state.choose(Lane::Slow, now) else { break };
@@ -257,8 +280,8 @@ mod tests {
 
     #[test]
     fn news_during_a_turn_is_not_lost() {
-        let lanes = Lanes::default();
-        lanes.add(FAST);
+        let lanes = lanes();
+        lanes.remove(SLOW);
         assert_eq!(lanes.next(Lane::Fast), Some(FAST));
         lanes.wake(None);
         lanes.done(FAST, Turn::Idle, Duration::ZERO);
@@ -272,7 +295,7 @@ mod tests {
         let lanes = lanes();
         let busy = lanes.next(Lane::Fast).unwrap();
         lanes.remove(busy);
-        lanes.done(busy, Turn::Worked { cut_short: false }, Duration::ZERO);
+        lanes.done(busy, SHORT, Duration::ZERO);
         let left = lanes.next(Lane::Fast).unwrap();
         assert_ne!(busy, left);
         assert!(lanes.state.lock().slots.len() == 1);
