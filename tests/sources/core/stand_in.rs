@@ -181,6 +181,7 @@ impl StandIn {
             mode,
             own_config,
             http_port: 0,
+            query: None,
             first: Some(LedgerSeq(first)),
             limits: Limits { answer: Duration::from_millis(200), ..Limits::default() },
         }
