@@ -40,7 +40,7 @@ impl<'a> Present<'a> {
     }
 }
 
-fn held(timeline: &Timeline, as_of: u32, key: &LedgerKey) -> Option<UpstreamEntry> {
+pub fn held(timeline: &Timeline, as_of: u32, key: &LedgerKey) -> Option<UpstreamEntry> {
     let end = (as_of + 1, 0, 0, 0);
     match timeline.truth(key, end) {
         Truth::There(entry) => {
