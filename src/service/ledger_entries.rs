@@ -15,7 +15,7 @@ use crate::source::rpc::RpcEntries;
 /// Who is asked.
 pub enum EntriesServer {
     /// An RPC server.
-    Rpc(RpcEntries),
+    Rpc(Box<RpcEntries>),
     /// The stellar-core that this process runs.
     Core(CoreEntries),
 }

@@ -97,7 +97,8 @@ pub fn entries_server(
 ) -> Result<Option<EntriesServer>, SourcesError> {
     Ok(match config.entries_source(ledgers.store().network())? {
         Some(SourceSpec::Rpc { url, headers }) => {
-            Some(EntriesServer::Rpc(RpcEntries::new(&rpc_settings(&url, &headers))?))
+            let server = RpcEntries::new(&rpc_settings(&url, &headers))?;
+            Some(EntriesServer::Rpc(Box::new(server)))
         }
         Some(SourceSpec::Core) => {
             let port = ledgers.query_port().clone();

@@ -179,7 +179,7 @@ pub fn rpc_answer(timeline: &Timeline, as_of: u32, question: &Question) -> Reply
 
 fn asked(server: &Provider) -> EntriesServer {
     let settings = RpcSettings::new(format!("http://{}/", server.address()));
-    EntriesServer::Rpc(RpcEntries::new(&settings).unwrap())
+    EntriesServer::Rpc(Box::new(RpcEntries::new(&settings).unwrap()))
 }
 
 #[test]
