@@ -6,10 +6,10 @@
 //! ledger before it counts it as closed, and ends at an interrupt when it has written what it has
 //! begun.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
@@ -46,6 +46,10 @@ struct Script {
     leaves_child: bool,
     /// What `/info` calls the network; empty for what is configured.
     info_network: String,
+    /// Streams nothing before this file exists; empty for nothing to wait for.
+    waits_for: PathBuf,
+    /// What the query port does; read anew for each question.
+    query: Query,
     faults: Vec<Fault>,
 }
 
@@ -60,10 +64,37 @@ impl Default for Script {
             ignores_interrupt: false,
             leaves_child: false,
             info_network: String::new(),
+            waits_for: PathBuf::new(),
+            query: Query::default(),
             faults: Vec::new(),
         }
     }
 }
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Query {
+    /// A JSON file: for each key in base64 a list of what `getledgerentry` answers and from which ledger
+    /// on, the oldest first. What is not in it is not found.
+    entries: PathBuf,
+    fault: Option<QueryFault>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum QueryFault {
+    /// Says that it is not ready.
+    Booting,
+    /// Answers 503.
+    Unavailable,
+    /// Answers nothing and keeps the connection.
+    Silent,
+    /// Answers for the first ledger.
+    Behind,
+}
+
+/// What lies under a key, from a ledger on.
+type Versions = Vec<(u32, serde_json::Value)>;
 
 #[derive(Deserialize)]
 struct Fault {
@@ -273,6 +304,10 @@ impl StandIn {
         // A network keeps the protocol that it was told once.
         PROTOCOL.store(if Path::new(UPGRADED).exists() { 26 } else { 0 }, Ordering::SeqCst);
         self.serve_http();
+        self.serve_queries();
+        while !self.script.waits_for.as_os_str().is_empty() && !self.script.waits_for.exists() {
+            self.pause(Duration::from_millis(5));
+        }
         self.stream(closed + 1, None);
         self.idle();
     }
@@ -407,4 +442,123 @@ impl StandIn {
             }
         });
     }
+
+    /// Answers questions about entries of the ledger where that is configured.
+    fn serve_queries(&self) {
+        let port = self.config.get("HTTP_QUERY_PORT").and_then(Value::as_integer).unwrap_or(0);
+        if port == 0 {
+            return;
+        }
+        let home = self.home.clone();
+        let port = u16::try_from(port).expect("a port");
+        let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let home = home.clone();
+                // Whoever asked may be gone.
+                thread::spawn(move || drop(answer_query(&home, stream)));
+            }
+        });
+    }
+}
+
+fn answer_query(home: &Path, mut stream: TcpStream) -> std::io::Result<()> {
+    let Some((path, body)) = read_question(&mut stream)? else {
+        return write_answer(&mut stream, "400 Bad Request", "");
+    };
+    let script = fs::read_to_string(home.join("script.json"))?;
+    let Script { query, .. } = serde_json::from_str(&script).expect("the script is JSON");
+    let closed = fs::read_to_string(DATABASE)?.parse().expect("a ledger");
+    note_call(home, std::slice::from_ref(&path));
+    match query.fault {
+        Some(QueryFault::Booting) => {
+            let said = r#"{"error": "Core is booting, try again later"}"#;
+            write_answer(&mut stream, "404 Not Found", said)
+        }
+        Some(QueryFault::Unavailable) => write_answer(&mut stream, "503 Service Unavailable", ""),
+        // Until the other side gives up.
+        Some(QueryFault::Silent) => stream.read(&mut [0]).map(drop),
+        Some(QueryFault::Behind) => answer(&mut stream, &query, 1, &path, &body),
+        None => answer(&mut stream, &query, closed, &path, &body),
+    }
+}
+
+/// Path and body of a question. The real one knows the length of a body only as `Content-Length`.
+fn read_question(stream: &mut TcpStream) -> std::io::Result<Option<(String, String)>> {
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let length = stream.read(&mut piece)?;
+        bytes.extend_from_slice(&piece[..length]);
+        let text = String::from_utf8_lossy(&bytes);
+        let (head, body) = match text.split_once("\r\n\r\n") {
+            None if length > 0 => continue,
+            None => return Ok(None),
+            Some(parts) => parts,
+        };
+        let announced = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let Some(announced) = announced.and_then(|number| number.parse::<usize>().ok()) else {
+            return Ok(None);
+        };
+        if body.len() >= announced || length == 0 {
+            let path = head.split(' ').nth(1).unwrap_or_default();
+            return Ok(Some((path.to_owned(), body.to_owned())));
+        }
+    }
+}
+
+fn write_answer(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<()> {
+    let kind = if status.starts_with("200") { "application/json" } else { "text/html" };
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nContent-Type: {kind}");
+    stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes())
+}
+
+/// Answers as of a ledger, as the two methods of the query port do.
+fn answer(
+    stream: &mut TcpStream,
+    query: &Query,
+    ledger: u32,
+    path: &str,
+    body: &str,
+) -> std::io::Result<()> {
+    let keys: Vec<_> = body.split('&').filter_map(|pair| pair.strip_prefix("key=")).collect();
+    let keys: Vec<_> = keys.into_iter().map(percent_decoded).collect();
+    let is_raw = match path {
+        "/getledgerentryraw" => true,
+        "/getledgerentry" => false,
+        _ => return write_answer(stream, "404 Not Found", "<b>Welcome to stellar-core!</b>"),
+    };
+    let distinct: BTreeSet<_> = keys.iter().collect();
+    // Keys of times to live all begin like this: their type is 9.
+    let refused = keys.iter().any(|key| key.starts_with("AAAACQ")) || distinct.len() < keys.len();
+    if keys.is_empty() || refused && !is_raw {
+        return write_answer(
+            stream,
+            "404 Not Found",
+            "Duplicate keys, or none, or of times to live",
+        );
+    }
+    let text = fs::read_to_string(&query.entries)?;
+    let known: BTreeMap<String, Versions> = serde_json::from_str(&text).expect("entries");
+    let absent = serde_json::json!({ "state": "not-found" });
+    let found = keys.iter().map(|key| {
+        let versions = known.get(key).into_iter().flatten().rev();
+        let version = versions.map(|(since, item)| (*since, item)).find(|one| one.0 <= ledger);
+        version.map_or(&absent, |(_, item)| item).clone()
+    });
+    let there = |item: &serde_json::Value| item.get("entry").cloned();
+    let entries: Vec<_> = match is_raw {
+        false => found.collect(),
+        true => {
+            let entries = found.filter_map(|item| there(&item));
+            entries.map(|entry| serde_json::json!({ "entry": entry })).collect()
+        }
+    };
+    let body = serde_json::json!({ "entries": entries, "ledgerSeq": ledger });
+    write_answer(stream, "200 OK", &body.to_string())
+}
+
+fn percent_decoded(text: &str) -> String {
+    let text = text.replace('+', " ");
+    percent_encoding::percent_decode_str(&text).decode_utf8_lossy().into_owned()
 }

@@ -2,6 +2,8 @@
 //! served is compared with the counts of the collection's index and with an independent decoding.
 
 mod common {
+    // Other tests use the rest.
+    #[allow(dead_code)]
     pub mod binary;
     pub mod client;
     pub mod data;

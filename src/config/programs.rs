@@ -110,20 +110,21 @@ impl Programs {
 }
 
 impl Config {
-    /// The RPC server that is asked for entries of the ledger that nothing stored tells of; none when
-    /// there is none to ask.
+    /// Who is asked for entries of the ledger that nothing stored tells of: an RPC server, or the
+    /// stellar-core that this process follows ([`SourceSpec::Core`]); none when there is none to ask.
     ///
     /// # Errors
     /// As [`Config::source_plan`].
     pub fn entries_source(&self, network: &Network) -> Result<Option<SourceSpec>, ConfigError> {
-        let plan = match &self.programs.rpc {
-            SourceAddress::Kind(SourceKind::Auto) => {
-                let plan = self.source_plan(network)?;
-                plan.live.into_iter().chain(plan.gaps).collect()
-            }
-            address => self.sources_of(address, network)?,
-        };
-        Ok(plan.into_iter().find(|source| matches!(source, SourceSpec::Rpc { .. })))
+        let is_rpc = |source: &SourceSpec| matches!(source, SourceSpec::Rpc { .. });
+        if self.programs.rpc != SourceAddress::Kind(SourceKind::Auto) {
+            let named = self.sources_of(&self.programs.rpc, network)?;
+            return Ok(named.into_iter().find(is_rpc));
+        }
+        let plan = self.source_plan(network)?;
+        // A core that only fills gaps mostly does not run.
+        let core = plan.live.clone().filter(|source| *source == SourceSpec::Core);
+        Ok(plan.live.into_iter().chain(plan.gaps).find(is_rpc).or(core))
     }
 }
 
@@ -174,6 +175,23 @@ mod tests {
         assert_eq!(asked("mainnet", follow), own);
         let sandbox = |config: &mut Config| config.source.kind = SourceKind::Sandbox;
         assert_eq!(asked("testnet", sandbox), None);
+        let core = |config: &mut Config| config.source.kind = SourceKind::Core;
+        assert_eq!(asked("mainnet", core), Some("core".to_owned()));
+        let beside = |config: &mut Config| {
+            core(config);
+            config.source.gaps = vec![address("rpc:https://rpc.example.org/key")];
+        };
+        assert_eq!(asked("mainnet", beside), own);
+        let nobody = |config: &mut Config| {
+            core(config);
+            config.programs.rpc = address("none");
+        };
+        assert_eq!(asked("mainnet", nobody), None);
+        let in_gaps = |config: &mut Config| {
+            config.source.kind = SourceKind::Lake;
+            config.source.gaps = vec![address("core")];
+        };
+        assert_eq!(asked("mainnet", in_gaps), None);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! An RPC server as one who knows the present state of the ledger, for programs that look into the past.
+//! An RPC server, or the stellar-core that this process runs, as one who knows the present state of the
+//! ledger, for programs that look into the past.
 
 use parking_lot::Mutex;
 use stellar_xdr::LedgerKey;
@@ -7,26 +8,42 @@ use tokio::sync::watch;
 
 use super::stopped;
 use crate::programs::state::{Upstream, UpstreamAnswer, UpstreamEntry, UpstreamError};
-use crate::source::rpc::{HeldEntry, RpcEntries, RpcError, RpcSettings};
+use crate::source::core::CoreEntries;
+use crate::source::entries::{HeldEntries, HeldEntry};
+use crate::source::rpc::RpcEntries;
 
-/// Asks an RPC server, one question at a time, and waits for the answer.
+/// Who is asked.
+pub enum EntriesServer {
+    /// An RPC server.
+    Rpc(Box<RpcEntries>),
+    /// The stellar-core that this process runs.
+    Core(CoreEntries),
+}
+
+impl EntriesServer {
+    async fn look_up(&mut self, keys: &[LedgerKey]) -> Result<HeldEntries, UpstreamError> {
+        match self {
+            Self::Rpc(server) => {
+                server.look_up(keys).await.map_err(|error| UpstreamError(error.to_string()))
+            }
+            Self::Core(core) => {
+                core.look_up(keys).await.map_err(|error| UpstreamError(error.to_string()))
+            }
+        }
+    }
+}
+
+/// Asks one question at a time, and waits for the answer.
 pub struct AskedEntries {
-    server: Mutex<RpcEntries>,
+    server: Mutex<EntriesServer>,
     runtime: Handle,
     stop: watch::Receiver<bool>,
 }
 
 impl AskedEntries {
-    /// Will ask the server of `settings` on a runtime, until `stop` turns true. Asks it nothing yet.
-    ///
-    /// # Errors
-    /// When address or headers are malformed, or no HTTP client can be set up.
-    pub fn new(
-        settings: &RpcSettings,
-        runtime: Handle,
-        stop: watch::Receiver<bool>,
-    ) -> Result<Self, RpcError> {
-        Ok(Self { server: Mutex::new(RpcEntries::new(settings)?), runtime, stop })
+    /// Will ask `server` on a runtime, until `stop` turns true. Asks it nothing yet.
+    pub fn new(server: EntriesServer, runtime: Handle, stop: watch::Receiver<bool>) -> Self {
+        Self { server: Mutex::new(server), runtime, stop }
     }
 }
 
@@ -36,7 +53,7 @@ impl Upstream for AskedEntries {
         let mut server = self.server.lock();
         let held = self.runtime.block_on(async {
             tokio::select! {
-                held = server.look_up(keys) => held.map_err(|error| UpstreamError(error.to_string())),
+                held = server.look_up(keys) => held,
                 () = stopped(self.stop.clone()) => Err(UpstreamError("the service stops".to_owned())),
             }
         })?;

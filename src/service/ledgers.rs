@@ -15,6 +15,7 @@ use crate::domain::{LedgerSeq, Network};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver};
+use crate::source::core::QueryPort;
 use crate::source::{Origin, RawLedger, records};
 use crate::store::{
     Committed, CoveredLedgers, Durability, FORMAT, IndexOptions, IndexedAs, Retention, Store,
@@ -33,6 +34,8 @@ pub struct Ledgers {
     consumer: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Address of the HTTP interface, once there is one.
     listening: OnceLock<SocketAddr>,
+    /// Where a stellar-core that this process follows is asked for entries of the ledger.
+    query_port: QueryPort,
 }
 
 impl Ledgers {
@@ -64,6 +67,7 @@ impl Ledgers {
             metrics,
             consumer: OnceLock::new(),
             listening: OnceLock::new(),
+            query_port: QueryPort::default(),
         })
     }
 
@@ -80,6 +84,12 @@ impl Ledgers {
     /// Numbers of the process.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// Where a stellar-core that this process follows is asked for entries of the ledger: told by who
+    /// runs it, read by who asks.
+    pub fn query_port(&self) -> &QueryPort {
+        &self.query_port
     }
 
     /// Names who is told of every ledger that is new, from now on. It must not take long.

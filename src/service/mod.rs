@@ -24,7 +24,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 pub use backfill::{BackfillError, Backfills, Older, OpenSources, OrderFile};
 pub use ingest::{Ended, Ingestion};
-pub use ledger_entries::AskedEntries;
+pub use ledger_entries::{AskedEntries, EntriesServer};
 pub use ledgers::Ledgers;
 
 use controlled::Controlled;

@@ -63,10 +63,8 @@ fn upstream(
     runtime: Handle,
     stop: watch::Receiver<bool>,
 ) -> Result<Option<Arc<dyn Upstream + Send + Sync>>, SourcesError> {
-    let Some(settings) = sources::entries_server(config, ledgers.store().network())? else {
-        return Ok(None);
-    };
-    Ok(Some(Arc::new(AskedEntries::new(&settings, runtime, stop)?)))
+    let Some(server) = sources::entries_server(config, ledgers)? else { return Ok(None) };
+    Ok(Some(Arc::new(AskedEntries::new(server, runtime, stop))))
 }
 
 /// Removes records of programs that are too old, again and again until `stop` turns true.

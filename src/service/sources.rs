@@ -8,17 +8,18 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::stored_ledgers::StoredLedgers;
-use super::{Following, Ledgers, Older, OpenSources, unix_now};
+use super::{EntriesServer, Following, Ledgers, Older, OpenSources, unix_now};
 use crate::config::{
     Config, ConfigError, Header, LakeReader, LakeSpec, Secret, SourceAddress, SourceSpec,
 };
 use crate::domain::{LedgerRange, LedgerSeq, Network, StartPoint};
-use crate::source::core::{CoreError, CoreSettings, CoreSource, Limits, Mode};
+use crate::source::core::{CoreEntries, CoreError, CoreSettings, CoreSource, Limits, Mode};
 use crate::source::follow::{Candidate, LedgerSource};
+use crate::source::http::{HttpError, Timeouts};
 use crate::source::lake::{
     AccessKey, GivenLayout, Lake, LakeError, LakeSettings, LakeSource, S3Credentials,
 };
-use crate::source::rpc::{RpcError, RpcSettings, RpcSource};
+use crate::source::rpc::{RpcEntries, RpcError, RpcSettings, RpcSource};
 use crate::source::sandbox_network::{self, SandboxNetworkError};
 use crate::store::StoreError;
 
@@ -43,6 +44,9 @@ pub enum SourcesError {
     /// The stellar-core.
     #[error(transparent)]
     Core(#[from] CoreError),
+    /// No HTTP client.
+    #[error(transparent)]
+    Http(#[from] HttpError),
     /// The sandbox.
     #[error(transparent)]
     Sandbox(#[from] SandboxNetworkError),
@@ -82,17 +86,25 @@ pub fn opener(config: &Config, ledgers: &Arc<Ledgers>) -> OpenSources {
     })
 }
 
-/// The RPC server that is asked for entries of the ledger that nothing stored tells of; none when there
-/// is none to ask.
+/// Opens who is asked for entries of the ledger that nothing stored tells of; none when there is nobody
+/// to ask. Asks nothing yet.
 ///
 /// # Errors
-/// When settings make no sense.
+/// When settings make no sense, or no HTTP client can be set up.
 pub fn entries_server(
     config: &Config,
-    network: &Network,
-) -> Result<Option<RpcSettings>, SourcesError> {
-    Ok(match config.entries_source(network)? {
-        Some(SourceSpec::Rpc { url, headers }) => Some(rpc_settings(&url, &headers)),
+    ledgers: &Ledgers,
+) -> Result<Option<EntriesServer>, SourcesError> {
+    Ok(match config.entries_source(ledgers.store().network())? {
+        Some(SourceSpec::Rpc { url, headers }) => {
+            let server = RpcEntries::new(&rpc_settings(&url, &headers))?;
+            Some(EntriesServer::Rpc(Box::new(server)))
+        }
+        Some(SourceSpec::Core) => {
+            let port = ledgers.query_port().clone();
+            let core = CoreEntries::new(port, Timeouts::default())?;
+            Some(EntriesServer::Core(core))
+        }
         _ => None,
     })
 }
@@ -152,7 +164,7 @@ async fn open(
         SourceSpec::Lake(lake) => open_lake(lake, network, need.first).await?,
         SourceSpec::Rpc { url, headers } => Box::new(RpcSource::new(&rpc_settings(url, headers))?),
         SourceSpec::Core => {
-            Box::new(CoreSource::open(core_settings(config, network, need)?).await?)
+            Box::new(CoreSource::open(core_settings(config, ledgers, need)?).await?)
         }
     })
 }
@@ -190,10 +202,10 @@ async fn open_lake(
 
 fn core_settings(
     config: &Config,
-    network: &Network,
+    ledgers: &Ledgers,
     need: Need,
-) -> Result<CoreSettings, CoreError> {
-    let core = &config.core;
+) -> Result<CoreSettings, SourcesError> {
+    let (core, network) = (&config.core, ledgers.store().network());
     let own_config = (!core.config.as_os_str().is_empty()).then(|| core.config.clone());
     let usual = Mode::of(network, own_config.as_deref())?;
     // What replays runs beside what follows the network.
@@ -201,6 +213,7 @@ fn core_settings(
         Some(to) => (Mode::Bounded { to }, beside(config.core_storage(), "-replay")),
         None => (usual, config.core_storage()),
     };
+    let is_asked = need.last.is_none() && config.entries_source(network)? == Some(SourceSpec::Core);
     Ok(CoreSettings {
         binary: core.binary.clone(),
         storage,
@@ -208,6 +221,7 @@ fn core_settings(
         mode,
         own_config,
         http_port: if need.last.is_some() { 0 } else { core.http_port },
+        query: is_asked.then(|| ledgers.query_port().clone()),
         first: need.first,
         limits: Limits { answer: CORE_ANSWERS, ..Limits::default() },
     })

@@ -14,6 +14,7 @@ mod http;
 mod log;
 mod networks;
 mod process;
+mod query;
 mod queue;
 mod session;
 mod spill;
@@ -31,6 +32,7 @@ use tokio::time::{Instant, timeout_at};
 use toml::Table;
 
 pub use error::CoreError;
+pub use query::{CoreEntries, QueryError, QueryPort};
 
 use self::queue::{End, Taken};
 use self::session::{Plan, Session};
@@ -57,6 +59,8 @@ pub struct CoreSettings {
     pub own_config: Option<PathBuf>,
     /// Port of core's HTTP interface; 0 for what the own file says, else off.
     pub http_port: u16,
+    /// Who asks it for entries of the ledger and is told where; none when nobody does.
+    pub query: Option<QueryPort>,
     /// The first ledger that is wanted; none for the begin of the newest checkpoint.
     pub first: Option<LedgerSeq>,
     /// How much may wait, and how long.

@@ -96,6 +96,26 @@ pub fn client(timeouts: Timeouts) -> Result<Client, HttpError> {
     })
 }
 
+/// A client for a stellar-core on this machine: neither a proxy nor TLS is on the way, and a connection
+/// serves one question. Core's query port wants names of headers as HTTP/1.1 writes them in its examples
+/// (`Content-Length`): it compares them letter by letter (stellar-core,
+/// `lib/httpthreaded/request_parser.cpp`).
+///
+/// # Errors
+/// [`HttpError::Setup`]
+pub fn local_client(timeouts: Timeouts) -> Result<Client, HttpError> {
+    // Another provider that was installed before is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::builder()
+        .no_proxy()
+        .connect_timeout(timeouts.connect)
+        .read_timeout(timeouts.idle)
+        .http1_title_case_headers()
+        .pool_max_idle_per_host(0)
+        .redirect(Policy::none());
+    client.build().map_err(|error| HttpError::Setup(root_cause(&error)))
+}
+
 fn stays(attempt: &Attempt<'_>) -> bool {
     let keeps_method = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT]
         .contains(&attempt.status());

@@ -2,6 +2,7 @@
 //! came from; of what is inside it knows only the sequence number.
 
 pub mod core;
+pub mod entries;
 pub mod files;
 pub mod follow;
 pub mod http;

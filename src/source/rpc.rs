@@ -22,7 +22,7 @@ use self::answers::{
     read_page, window_of,
 };
 use self::call::{CallError, METHOD_NOT_FOUND, REFUSED_PARAMETERS, Server};
-pub use self::entries::{HeldEntries, HeldEntry, MOST_KEYS, RpcEntries};
+pub use self::entries::{MOST_KEYS, RpcEntries};
 use self::page_size::PageSize;
 use super::follow::{Fetched, LedgerSource, SourceError};
 use super::http::{self, HttpError, Timeouts};

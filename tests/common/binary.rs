@@ -19,7 +19,7 @@ pub fn orrery() -> Command {
     command
 }
 
-/// A running `orrery serve --no-source`; it is killed when this is dropped.
+/// A running `orrery serve`; it is killed when this is dropped.
 pub struct Service {
     child: Child,
     pub base: String,
@@ -45,11 +45,21 @@ impl Service {
 
     /// As [`Self::start`], with settings as environment variables.
     pub fn start_with(directory: &Path, settings: &[(&str, &str)]) -> Self {
+        Self::serve(directory, &["--no-source"], settings)
+    }
+
+    /// As [`Self::start_with`], following what the settings say.
+    pub fn follow(directory: &Path, settings: &[(&str, &str)]) -> Self {
+        Self::serve(directory, &[], settings)
+    }
+
+    fn serve(directory: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
         let token = token(directory, "tests");
         let mut child = orrery()
             .env("ORRERY_LIMITS_REQUESTS_PER_SECOND", "0")
             .envs(settings.iter().copied())
-            .args(["serve", "--no-source", "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(arguments)
             .arg("--data-dir")
             .arg(directory)
             .stderr(Stdio::piped())

@@ -15,6 +15,9 @@ mod common {
     #[allow(dead_code)]
     pub mod provider;
     pub mod size;
+    // Other tests use the rest.
+    #[allow(dead_code)]
+    pub mod stand_in_core;
 }
 
 mod engine_check;
@@ -37,6 +40,7 @@ mod network_limits;
 mod network_types;
 mod replay;
 mod service;
+mod service_core;
 mod service_upstream;
 mod state;
 mod state_damage;

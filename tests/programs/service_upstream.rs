@@ -36,7 +36,7 @@ fn file_of(section: &Section, ledgers: RangeInclusive<u32>) -> NamedTempFile {
 
 /// A program that looks for an entry that its contract never wrote, and emits a row when there is none.
 /// So the recorded transactions say nothing of what it reads.
-fn looks_elsewhere() -> Vec<u8> {
+pub fn looks_elsewhere() -> Vec<u8> {
     let found = f("has_contract_data", &[sym("ghost"), word(1)]);
     let emit = f("emit", &[sym("absent"), map_of(&[("wanted", sym("ghost"))])]);
     let body = format!(
@@ -54,7 +54,7 @@ fn looks_elsewhere() -> Vec<u8> {
 }
 
 /// The runs: ledger, and why there are no rows.
-fn runs(owner: &Owner) -> Vec<(u64, Option<String>)> {
+pub fn runs(owner: &Owner) -> Vec<(u64, Option<String>)> {
     let runs = owner.get("1/executions?limit=200");
     let run = |run: &Value| {
         let error = run["error_message"].as_str().map(str::to_owned);

@@ -10,8 +10,8 @@ use orrery::domain::LedgerSeq;
 use orrery::programs::state::{
     PreState, States, Upstream, UpstreamAnswer, UpstreamEntry, UpstreamError,
 };
-use orrery::service::AskedEntries;
-use orrery::source::rpc::RpcSettings;
+use orrery::service::{AskedEntries, EntriesServer};
+use orrery::source::rpc::{RpcEntries, RpcSettings};
 use orrery::store::IndexOptions;
 use serde_json::{Value, json};
 use stellar_xdr::{LedgerEntryData, LedgerKey, Limits, ReadXdr, WriteXdr};
@@ -40,7 +40,7 @@ impl<'a> Present<'a> {
     }
 }
 
-fn held(timeline: &Timeline, as_of: u32, key: &LedgerKey) -> Option<UpstreamEntry> {
+pub fn held(timeline: &Timeline, as_of: u32, key: &LedgerKey) -> Option<UpstreamEntry> {
     let end = (as_of + 1, 0, 0, 0);
     match timeline.truth(key, end) {
         Truth::There(entry) => {
@@ -177,6 +177,11 @@ pub fn rpc_answer(timeline: &Timeline, as_of: u32, question: &Question) -> Reply
     Reply::json(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }))
 }
 
+fn asked(server: &Provider) -> EntriesServer {
+    let settings = RpcSettings::new(format!("http://{}/", server.address()));
+    EntriesServer::Rpc(Box::new(RpcEntries::new(&settings).unwrap()))
+}
+
 #[test]
 fn an_rpc_server_says_the_same_over_http() {
     let Some(section) = local_network() else { return };
@@ -190,9 +195,8 @@ fn an_rpc_server_says_the_same_over_http() {
     let server = Provider::start(move |question| rpc_answer(&of_server, last, question));
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let settings = RpcSettings::new(format!("http://{}/", server.address()));
     let (_running, stop) = watch::channel(false);
-    let upstream = AskedEntries::new(&settings, runtime.handle().clone(), stop.clone()).unwrap();
+    let upstream = AskedEntries::new(asked(&server), runtime.handle().clone(), stop);
     let fresh = section.store(second_half(&section), &IndexOptions::default());
     let answers = check(&section, &model, &fresh.store, Some(&upstream));
     assert_eq!(answers.to_string(), expected.to_string());
@@ -236,9 +240,7 @@ fn answers_of_an_rpc_server_that_cannot_be_right_are_refused() {
             let asked: Value = serde_json::from_slice(&question.body).unwrap();
             Reply::json(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
         });
-        let settings = RpcSettings::new(format!("http://{}/", server.address()));
-        let upstream =
-            AskedEntries::new(&settings, runtime.handle().clone(), stop.clone()).unwrap();
+        let upstream = AskedEntries::new(asked(&server), runtime.handle().clone(), stop.clone());
         match upstream.look_up(std::slice::from_ref(&key)) {
             Ok(answer) => {
                 assert!(sentence.is_empty(), "{sentence}");

@@ -4,6 +4,7 @@
 mod faults;
 mod fetching;
 mod kills;
+mod queries;
 mod stand_in;
 mod standalone;
 

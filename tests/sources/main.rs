@@ -18,6 +18,9 @@ mod common {
     pub mod provider;
     pub mod s3;
     pub mod size;
+    // Programs use the rest.
+    #[allow(dead_code)]
+    pub mod stand_in_core;
     pub mod upstream;
 }
 

@@ -17,6 +17,9 @@ const STANDALONE_HTTP_PORT: u16 = 11_626;
 /// Not core's usual port, which a node on the same machine has.
 const PEER_PORT: i64 = 11_725;
 
+/// Where core answers questions about entries of the ledger.
+const QUERY_PORT: &str = "HTTP_QUERY_PORT";
+
 /// Keys that say whom to trust. An own file with one of them replaces all that is known.
 const QUORUM_KEYS: [&str; 3] = ["HOME_DOMAINS", "QUORUM_SET", "VALIDATORS"];
 
@@ -126,6 +129,18 @@ pub(super) fn http_port(table: &Table) -> u16 {
     port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
 }
 
+/// Port where core answers questions about entries of the ledger; 0 when it is off, none when the
+/// configuration does not say (then core has it off).
+pub(super) fn query_port(table: &Table) -> Option<u16> {
+    let port = table.get(QUERY_PORT)?.as_integer();
+    Some(port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0))
+}
+
+/// Turns that port on.
+pub(super) fn set_query_port(table: &mut Table, port: u16) {
+    set(table, QUERY_PORT, i64::from(port));
+}
+
 /// The commands that fetch a file of a history archive: `{0}` stands for its name there, `{1}` for
 /// where it should be written.
 pub(super) fn archives(table: &Table) -> Vec<String> {
@@ -204,7 +219,7 @@ fn node_seed(network: &Network) -> String {
 
 /// Replays a closed range from the archive alone: no peers, no votes.
 fn make_replay(table: &mut Table) {
-    for key in ["NODE_IS_VALIDATOR", "NODE_SEED", "PUBLIC_HTTP_PORT", "HTTP_QUERY_PORT"] {
+    for key in ["NODE_IS_VALIDATOR", "NODE_SEED", "PUBLIC_HTTP_PORT", QUERY_PORT] {
         table.remove(key);
     }
     set(table, "RUN_STANDALONE", true);

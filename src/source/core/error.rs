@@ -177,6 +177,9 @@ pub enum CoreError {
         /// The next ledger that is needed.
         needed: LedgerSeq,
     },
+    /// No port is free on this machine.
+    #[error("no port is free for the questions to stellar-core about entries of the ledger: {0}")]
+    NoPort(io::Error),
     /// It was told to stop.
     #[error("stellar-core was told to stop")]
     Stopped,

@@ -3,10 +3,12 @@
 //! whatever the rest of the program does, and can be stopped and waited for from anywhere.
 
 mod online;
+mod query;
 mod replay;
 mod standalone;
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::pin;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -168,7 +170,7 @@ impl Runner {
     /// Writes the configuration into `directory`.
     fn configure(
         &self,
-        directory: &std::path::Path,
+        directory: &Path,
         protocol: u32,
         start: OnlineStart,
     ) -> Result<(Caller, Table), CoreError> {
@@ -176,10 +178,8 @@ impl Runner {
         let (own, http_port) = (&*self.plan.own, *http_port);
         let table = config::compose(&Purpose { network, mode, own, http_port, protocol, start })?;
         let config = directory.join(CONFIG_FILE);
-        let text =
-            toml::to_string(&table).map_err(|error| CoreError::Internal(error.to_string()))?;
         std::fs::create_dir_all(directory).map_err(failed(directory))?;
-        std::fs::write(&config, text).map_err(failed(&config))?;
+        write_config(&config, &table)?;
         let (binary, directory) = (self.plan.settings.binary.clone(), directory.to_owned());
         let (patience, storage) = (limits.stop, Arc::clone(&self.plan.storage));
         Ok((Caller { binary, config, directory, patience, storage }, table))
@@ -315,6 +315,9 @@ impl Runner {
             return Ok(Accepted::GoOn);
         }
         self.last = Some(sequence);
+        if let Some(query) = &self.plan.settings.query {
+            query.streamed(sequence);
+        }
         if sequence < from {
             return Ok(Accepted::GoOn);
         }
@@ -427,6 +430,11 @@ impl Runner {
             _ => self.wind_down(process, frames, false).await,
         }
     }
+}
+
+fn write_config(path: &Path, table: &Table) -> Result<(), CoreError> {
+    let text = toml::to_string(table).map_err(|error| CoreError::Internal(error.to_string()))?;
+    std::fs::write(path, text).map_err(failed(path))
 }
 
 /// What is wrong with a stream.

@@ -1,16 +1,13 @@
 //! Entries of the ledger as an RPC server holds them now (`getLedgerEntries`). Knows nothing of what
 //! follows for the past.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use stellar_xdr::{
-    LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey, Limits, ReadXdr, WriteXdr,
-};
+use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey, Limits, WriteXdr};
 
 use super::call::{Answer, CallError, Server};
 use super::{LEAST_ANSWER_BYTES, RpcError, RpcSettings};
 use crate::domain::LedgerSeq;
+use crate::source::entries::{HeldEntries, HeldEntry, from_base64};
 use crate::source::follow::SourceError;
 
 /// Keys that stellar-rpc takes in one question.
@@ -20,24 +17,6 @@ pub const MOST_KEYS: usize = 200;
 pub struct RpcEntries {
     server: Server,
     most_bytes: u64,
-}
-
-/// What the server holds under some keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldEntries {
-    /// The ledger after which it was so.
-    pub as_of: LedgerSeq,
-    /// For each key in the order of the question; none when there is no such entry.
-    pub entries: Vec<Option<HeldEntry>>,
-}
-
-/// An entry that the server holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldEntry {
-    /// The entry.
-    pub entry: LedgerEntry,
-    /// The last ledger in which contract data or code is live; 0 when it is archived.
-    pub live_until: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -111,13 +90,9 @@ fn read(answer: &Answer, keys: &[String]) -> Result<HeldEntries, CallError> {
 
 /// The entry of an item, which comes in parts.
 fn entry(item: &EntryItem) -> Option<LedgerEntry> {
-    fn part<T: ReadXdr>(base64: &str) -> Option<T> {
-        let xdr = STANDARD.decode(base64).ok()?;
-        T::from_xdr(&xdr, Limits { depth: 500, len: xdr.len() }).ok()
-    }
-    let data: LedgerEntryData = part(&item.xdr)?;
+    let data: LedgerEntryData = from_base64(&item.xdr)?;
     let ext = match item.ext_xdr.as_deref() {
-        Some(ext) if !ext.is_empty() => part(ext)?,
+        Some(ext) if !ext.is_empty() => from_base64(ext)?,
         _ => LedgerEntryExt::V0,
     };
     Some(LedgerEntry { last_modified_ledger_seq: item.last_modified_ledger_seq, data, ext })

@@ -1,27 +1,18 @@
-//! The stand-in for stellar-core (`examples/stand_in_core.rs`): a directory with the program, the
-//! ledgers that it streams and what it should do wrong.
+//! The stand-in for stellar-core with the chain of these tests.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::io::Write;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use orrery::domain::{LedgerSeq, Network};
 use orrery::source::core::{CoreSettings, Limits, Mode};
 use orrery::source::sandbox::{Sandbox, SandboxConfig};
-use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::common::contents::Contents;
+pub use crate::common::stand_in_core::{StandIn, cores};
 
 /// Made ledgers, from ledger 2 on.
 const LEDGERS: usize = 300;
-/// Bytes in front of a ledger in a stream.
-const MARK: u64 = 4;
 
 /// Ledgers that follow one another.
 pub struct Chain {
@@ -64,111 +55,10 @@ impl Chain {
     }
 }
 
-/// Built with the tests, but found only by asking for it.
-static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--locked", "--example", "stand_in_core", "--message-format", "json"]);
-    // What cargo tells a test would make another cargo build some libraries anew.
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("CARGO_") && !matches!(&*text, "CARGO_HOME" | "CARGO_TARGET_DIR") {
-            cargo.env_remove(name);
-        }
-    }
-    let tests = std::env::current_exe().unwrap();
-    if tests.components().any(|part| part.as_os_str() == "release") {
-        cargo.arg("--release");
-    }
-    let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let lines = String::from_utf8(built.stdout).unwrap();
-    let messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut programs = messages
-        .filter(|message| message["target"]["name"] == "stand_in_core")
-        .filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    programs.next().expect("cargo names the program")
-});
-
-/// One stand-in.
-pub struct StandIn {
-    home: TempDir,
-    script: Value,
-}
-
-/// How it was called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
-    /// Without the name of the program, and `FILE` for the configuration.
-    pub arguments: String,
-    /// Descriptors that it had.
-    pub descriptors: BTreeSet<u32>,
-}
-
 impl StandIn {
     /// Streams all of [`CHAIN`], and does nothing wrong.
     pub fn new() -> Self {
-        let home = tempfile::tempdir().unwrap();
-        let path = |name: &str| home.path().join(name);
-        symlink(&*PROGRAM, path("stellar-core")).unwrap();
-        let (mut frames, mut index) = (Vec::new(), String::new());
-        for sequence in 2..=CHAIN.last() {
-            let ledger = CHAIN.ledger(sequence);
-            let length = MARK + ledger.len() as u64;
-            index.push_str(&format!("{sequence} {} {length}\n", frames.len()));
-            frames.extend_from_slice(&(1 << 31 | ledger.len() as u32).to_be_bytes());
-            frames.extend_from_slice(ledger);
-        }
-        fs::write(path("frames.xdr"), frames).unwrap();
-        fs::write(path("frames.index"), index).unwrap();
-        fs::create_dir_all(path("archive/.well-known")).unwrap();
-        let own = format!(
-            "[QUORUM_SET]\nTHRESHOLD_PERCENT = 100\nVALIDATORS = ['GABC']\n\
-             [HISTORY.test]\nget = 'cp {}/{{0}} {{1}}'\n",
-            path("archive").display()
-        );
-        fs::write(path("own.toml"), own).unwrap();
-        let script = json!({ "frames": path("frames.xdr"), "index": path("frames.index") });
-        let stand_in = Self { home, script };
-        stand_in.archive(255, None);
-        stand_in.with("early", false)
-    }
-
-    /// Changes what it does.
-    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.change(key, value);
-        self
-    }
-
-    /// Changes what it does from its next call on.
-    pub fn change(&mut self, key: &str, value: impl Into<Value>) {
-        self.script[key] = value.into();
-        // A call may read it meanwhile.
-        let path = self.home.path().join("script.json");
-        let mut file = tempfile::NamedTempFile::new_in(self.home.path()).unwrap();
-        file.write_all(self.script.to_string().as_bytes()).unwrap();
-        file.persist(path).unwrap();
-    }
-
-    /// Lets it do one thing wrong, once, before `ledger`.
-    pub fn fault(self, command: &str, ledger: u32, what: &str) -> Self {
-        self.with("faults", json!([{ "command": command, "at": ledger, "what": what }]))
-    }
-
-    /// The newest checkpoint of the archive, and what it calls its network.
-    pub fn archive(&self, newest: u32, passphrase: Option<&str>) {
-        let state =
-            json!({ "version": 1, "currentLedger": newest, "networkPassphrase": passphrase });
-        let file = self.home.path().join("archive/.well-known/stellar-history.json");
-        fs::write(file, state.to_string()).unwrap();
-    }
-
-    pub fn program(&self) -> PathBuf {
-        self.home.path().join("stellar-core")
-    }
-
-    /// A configuration that names validators and the archive.
-    pub fn own_config(&self) -> PathBuf {
-        self.home.path().join("own.toml")
+        Self::of((2..=CHAIN.last()).map(|sequence| (sequence, CHAIN.ledger(sequence))))
     }
 
     /// Settings for a core that works in `storage`.
@@ -181,47 +71,9 @@ impl StandIn {
             mode,
             own_config,
             http_port: 0,
+            query: None,
             first: Some(LedgerSeq(first)),
             limits: Limits { answer: Duration::from_millis(200), ..Limits::default() },
         }
     }
-
-    /// How it was called until now.
-    pub fn calls(&self) -> Vec<Call> {
-        let log = fs::read_to_string(self.home.path().join("calls.log")).unwrap_or_default();
-        let call = |line: &str| {
-            let (arguments, descriptors) = line.split_once('\t').unwrap();
-            let descriptors = descriptors.split(',').map(|word| word.parse().unwrap()).collect();
-            let words: Vec<_> = arguments.split(' ').collect();
-            let arguments = match &words[..] {
-                ["--conf", _, rest @ ..] => format!("--conf FILE {}", rest.join(" ")),
-                words => words.join(" "),
-            };
-            Call { arguments, descriptors }
-        };
-        log.lines().map(call).collect()
-    }
-
-    /// The commands until now, from the first after `--console` on.
-    pub fn commands(&self) -> Vec<String> {
-        let calls = self.calls().into_iter().map(|call| call.arguments);
-        let commands = calls.filter_map(|arguments| {
-            arguments.strip_prefix("--conf FILE --console ").map(str::to_owned)
-        });
-        commands.collect()
-    }
-}
-
-/// Processes that were called with a configuration below `storage`; those that have ended but were
-/// not waited for are not among them.
-pub fn cores(storage: &Path) -> Vec<i32> {
-    let conf = format!("\0--conf\0{}", storage.canonicalize().unwrap_or_default().display());
-    let numbers = fs::read_dir("/proc").unwrap().flatten();
-    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers
-        .filter(|pid: &i32| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains(&conf)
-        })
-        .collect()
 }

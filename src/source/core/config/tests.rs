@@ -131,6 +131,19 @@ fn old_programs_get_no_keys_that_they_do_not_know() {
 }
 
 #[test]
+fn the_query_port_is_what_the_own_file_says() {
+    let composed = |mode, own| compose_for("testnet", mode, own).unwrap();
+    let mut table = composed(Mode::Online, "");
+    assert_eq!(query_port(&table), None);
+    set_query_port(&mut table, 11_628);
+    assert_eq!(query_port(&written(&table)), Some(11_628));
+    assert_eq!(query_port(&composed(Mode::Online, "HTTP_QUERY_PORT = 7")), Some(7));
+    assert_eq!(query_port(&composed(Mode::Online, "HTTP_QUERY_PORT = 0")), Some(0));
+    let replay = Mode::Bounded { to: LedgerSeq(100) };
+    assert_eq!(query_port(&composed(replay, "HTTP_QUERY_PORT = 7")), None);
+}
+
+#[test]
 fn own_files_that_cannot_work_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("own.toml");

@@ -29,7 +29,7 @@ impl Runner {
         self.plan.storage.take_over(self.plan.settings.limits.stop).await?;
         let protocol = self.version().await?.protocol;
         let (work, start) = (self.plan.storage.work(), OnlineStart::at(from));
-        let (mut caller, table) = self.configure(&work, protocol, start)?;
+        let (mut caller, mut table) = self.configure(&work, protocol, start)?;
         self.check_distance(&table).await?;
         if !self.can_go_on(&caller).await? {
             self.plan.storage.wipe()?;
@@ -41,6 +41,7 @@ impl Runner {
                 self.command(&caller, &["catchup", &format!("{before}/0")]).await?;
             }
         }
+        let _asked = self.open_query_port(&caller, &mut table, protocol)?;
         let (process, frames) = start_streaming(&caller, &["run"])?;
         tracing::info!(%from, "stellar-core runs");
         let (port, network) = (config::http_port(&table), self.plan.settings.network.clone());

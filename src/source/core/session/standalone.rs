@@ -20,7 +20,7 @@ impl Runner {
         storage.take_over(self.plan.settings.limits.stop).await?;
         let protocol = self.version().await?.protocol;
         let work = storage.work();
-        let (caller, table) = self.configure(&work, protocol, OnlineStart::Checkpoint)?;
+        let (caller, mut table) = self.configure(&work, protocol, OnlineStart::Checkpoint)?;
         let closed = if work.join(DATABASE).exists() {
             self.closed(&caller).await?
         } else {
@@ -34,6 +34,7 @@ impl Runner {
         };
         let longest = self.plan.settings.limits.bytes_on_disk / 2;
         let ledgers = standalone::open(&storage, closed, from, longest)?;
+        let _asked = self.open_query_port(&caller, &mut table, protocol)?;
         let arguments = [&["run"][..], &STREAM_ARGUMENTS].concat();
         let process = caller.start(&arguments, Some(ledgers.writer.into()))?;
         tracing::info!(%from, "stellar-core runs a network of its own");

@@ -1,0 +1,129 @@
+//! What core's query port answers, read strictly: a wrong entry would become a wrong past.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    ContractDataDurability, Hash, LedgerEntry, LedgerEntryData, LedgerKey, LedgerKeyTtl, Limits,
+    WriteXdr,
+};
+
+use crate::domain::{LedgerSeq, excerpt};
+use crate::source::entries::{HeldEntries, HeldEntry, from_base64};
+
+/// Of both methods. The first programs of protocol 22 call the fields `ledger` and `le`.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(rename = "ledgerSeq", alias = "ledger")]
+    ledger: u32,
+    /// Absent when nothing was found.
+    entries: Option<Vec<Item>>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    #[serde(alias = "le")]
+    entry: Option<String>,
+    state: Option<String>,
+    #[serde(rename = "liveUntilLedgerSeq")]
+    live_until: Option<u32>,
+}
+
+/// Key of the time to live of contract data or code: the SHA-256 of its own (CAP-46-12). None for
+/// entries that live for ever.
+pub(super) fn time_to_live(key: &LedgerKey) -> Option<LedgerKey> {
+    if !has_time_to_live(key) {
+        return None;
+    }
+    let xdr = key.to_xdr(Limits::none()).ok()?;
+    Some(LedgerKey::Ttl(LedgerKeyTtl { key_hash: Hash(Sha256::digest(xdr).into()) }))
+}
+
+fn has_time_to_live(key: &LedgerKey) -> bool {
+    matches!(key, LedgerKey::ContractData(_) | LedgerKey::ContractCode(_))
+}
+
+fn is_temporary(key: &LedgerKey) -> bool {
+    matches!(key, LedgerKey::ContractData(data) if data.durability == ContractDataDurability::Temporary)
+}
+
+/// Reads an answer of `getledgerentry`, which has an item for each key in the order of the question.
+/// Else what it is, to be read after "answers with".
+pub(super) fn stated(body: &[u8], keys: &[LedgerKey]) -> Result<HeldEntries, String> {
+    let Answer { ledger, entries } = parse(body)?;
+    let items = entries.unwrap_or_default();
+    if items.len() != keys.len() {
+        return Err(format!("{} entries for {} keys", items.len(), keys.len()));
+    }
+    let found = keys.iter().zip(items).map(|(key, item)| stated_entry(key, &item));
+    Ok(HeldEntries { as_of: LedgerSeq(ledger), entries: found.collect::<Result<_, _>>()? })
+}
+
+fn stated_entry(key: &LedgerKey, item: &Item) -> Result<Option<HeldEntry>, String> {
+    let state = item.state.as_deref();
+    let live_until = match (state, has_time_to_live(key), item.live_until) {
+        (Some("not-found"), ..) => return Ok(None),
+        (Some("live"), false, _) => None,
+        (Some("live"), true, Some(until)) => Some(until),
+        (Some("live"), true, None) => return Err("an entry without its time to live".to_owned()),
+        (Some("archived"), true, _) => Some(0),
+        (state, ..) => {
+            return Err(format!("an entry in the state {}", excerpt(state.unwrap_or("none"))));
+        }
+    };
+    let entry = entry(item)?;
+    if entry.to_key() != *key {
+        return Err("another entry than was asked for".to_owned());
+    }
+    Ok(Some(HeldEntry { entry, live_until }))
+}
+
+/// Reads an answer of `getledgerentryraw` to a question that asked for times to live as well: only what
+/// there is, in any order. Else what it is, to be read after "answers with".
+pub(super) fn raw(body: &[u8], keys: &[LedgerKey]) -> Result<HeldEntries, String> {
+    let Answer { ledger, entries } = parse(body)?;
+    let mut found = BTreeMap::new();
+    for item in entries.unwrap_or_default() {
+        let entry = entry(&item)?;
+        found.insert(entry.to_key(), entry);
+    }
+    let held = keys.iter().map(|key| raw_entry(key, ledger, &mut found));
+    let held = held.collect::<Result<_, _>>()?;
+    found.retain(|key, _| !matches!(key, LedgerKey::Ttl(_)));
+    match found.is_empty() {
+        true => Ok(HeldEntries { as_of: LedgerSeq(ledger), entries: held }),
+        false => Err("another entry than was asked for".to_owned()),
+    }
+}
+
+/// What has ended is gone when it was temporary, and else archived.
+fn raw_entry(
+    key: &LedgerKey,
+    ledger: u32,
+    found: &mut BTreeMap<LedgerKey, LedgerEntry>,
+) -> Result<Option<HeldEntry>, String> {
+    let Some(entry) = found.remove(key) else { return Ok(None) };
+    let Some(time) = time_to_live(key) else {
+        return Ok(Some(HeldEntry { entry, live_until: None }));
+    };
+    let until = match found.get(&time).map(|time| &time.data) {
+        Some(LedgerEntryData::Ttl(time)) => time.live_until_ledger_seq,
+        _ => return Err("an entry without its time to live".to_owned()),
+    };
+    let live_until = Some(if until < ledger { 0 } else { until });
+    let gone = until < ledger && is_temporary(key);
+    Ok((!gone).then_some(HeldEntry { entry, live_until }))
+}
+
+fn parse(body: &[u8]) -> Result<Answer, String> {
+    serde_json::from_slice(body).map_err(|error| {
+        let error = error.to_string();
+        format!("something of another form ({})", excerpt(&error))
+    })
+}
+
+fn entry(item: &Item) -> Result<LedgerEntry, String> {
+    let entry = item.entry.as_deref().ok_or("no entry where there should be one")?;
+    from_base64(entry).ok_or_else(|| "an entry that is not XDR".to_owned())
+}

@@ -1,0 +1,153 @@
+//! Programs that follow a stellar-core which this process runs: what nothing stored tells of is asked at
+//! its query port. The built binary, and a stand-in for core.
+
+use std::fs;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use stellar_xdr::{Limits, WriteXdr};
+
+use crate::common::binary::Service;
+use crate::common::client::HTTP;
+use crate::common::stand_in_core::StandIn;
+use crate::service::{Owner, Recorded, Scene};
+use crate::service_upstream::looks_elsewhere;
+use crate::state::timeline;
+use crate::state_sections::{Section, local_network};
+use crate::state_upstream::held;
+
+/// What core answers for each entry, from which ledger on.
+fn answers(section: &Section) -> Value {
+    let timeline = timeline(section);
+    let mut answers = Map::new();
+    for key in timeline.keys() {
+        let mut versions: Vec<(u32, Value)> = Vec::new();
+        for ledger in section.first()..=section.last() {
+            let item = match held(&timeline, ledger, key) {
+                None => json!({ "state": "not-found" }),
+                Some(held) => {
+                    let entry = held.entry.to_xdr_base64(Limits::none()).unwrap();
+                    let state = if held.live_until == Some(0) { "archived" } else { "live" };
+                    let mut item = json!({ "entry": entry, "state": state });
+                    if let Some(until) = held.live_until {
+                        item["liveUntilLedgerSeq"] = until.into();
+                    }
+                    item
+                }
+            };
+            if versions.last().is_none_or(|last| last.1 != item) {
+                versions.push((ledger, item));
+            }
+        }
+        answers.insert(key.to_xdr_base64(Limits::none()).unwrap(), json!(versions));
+    }
+    Value::Object(answers)
+}
+
+/// Two programs of one owner: one that is the contract's own, and one that looks for what is not there.
+fn deploy(recorded: &Recorded, service: &Service, scene: &Scene) -> Owner {
+    let ana = scene.owner(service, "ana");
+    ana.post("deploy", &recorded.deploy("vault"));
+    let mut elsewhere = recorded.deploy("elsewhere");
+    elsewhere["code"] = STANDARD.encode(looks_elsewhere()).into();
+    ana.post("deploy", &elsewhere);
+    ana
+}
+
+/// What is recorded of a program's runs from a ledger on, without what they took.
+fn runs(owner: &Owner, program: u32, first: u32) -> Vec<Value> {
+    let runs = owner.get(&format!("{program}/executions?limit=200"));
+    let mut runs = runs.as_array().unwrap().clone();
+    runs.retain(|run| run["ledger_sequence"].as_u64() >= Some(first.into()));
+    for run in &mut runs {
+        let run = run.as_object_mut().unwrap();
+        run.retain(|name, _| {
+            ["ledger_sequence", "tx_hash", "status", "fidelity", "error_message"]
+                .contains(&name.as_str())
+        });
+    }
+    runs.sort_by_key(Value::to_string);
+    runs
+}
+
+/// All rows of both programs from a ledger on; none before there are some of each kind.
+fn rows(owner: &Owner, first: u32) -> Option<Vec<Value>> {
+    let mut rows = Vec::new();
+    for table in ["vault_balance_changed", "vault_batch_done", "elsewhere_absent"] {
+        let sql =
+            format!("select * from {table} where _ledger >= {first} order by _service_event_id");
+        let (status, answer) = owner.ask("POST", "query", Some(&json!({ "query": sql })));
+        if status != 200 {
+            return None;
+        }
+        rows.extend(answer.as_array().unwrap().iter().cloned());
+    }
+    Some(rows)
+}
+
+fn programs(service: &Service) -> Value {
+    let health = HTTP.get(format!("{}/rest/health", service.base)).send().unwrap();
+    health.json::<Value>().unwrap()["components"]["programs"].clone()
+}
+
+#[test]
+fn a_followed_core_is_asked_for_what_nothing_stored_tells_of() {
+    let (Some(recorded), Some(section)) = (Recorded::find(), local_network()) else { return };
+    let first = (section.first() + section.last()) / 2;
+    // From the first ledger on, everything is known.
+    let whole = Scene::new();
+    let service = Service::start(whole.path());
+    let ana = deploy(&recorded, &service, &whole);
+    whole.import(&recorded.ledgers());
+    ana.wait("all runs", |it| {
+        [1, 2].iter().all(|program| it.get(&format!("{program}/status"))["lag_ledgers"] == 0)
+    });
+    let expected = [1, 2].map(|program| runs(&ana, program, first));
+    assert!(expected.iter().all(|runs| runs.len() >= 10), "{expected:?}");
+    assert!(expected[0].iter().all(|run| run["fidelity"] == "exact"), "{expected:?}");
+    let all = ["balance_changed", "batch_done"].map(|target| recorded.rows(target).len());
+    let all = all.iter().sum::<usize>() + runs(&ana, 2, 0).len();
+    ana.wait("all rows", |it| rows(it, 0).is_some_and(|rows| rows.len() == all));
+    let expected_rows = rows(&ana, first);
+
+    // The second half, streamed by a core whose query port fails at first.
+    let ledgers = section.ledgers.iter().map(|(sequence, xdr)| (*sequence, xdr.as_slice()));
+    let mut core = StandIn::of(ledgers);
+    core.archive(section.last(), None);
+    let (go, answers) = (core.path("go"), answers(&section));
+    core.change("waits_for", go.to_str().unwrap());
+    core.answer_queries(&answers, Some("booting"));
+    let asked = Scene::new();
+    let (program, own, start) = (core.program(), core.own_config(), first.to_string());
+    let settings = [
+        ("ORRERY_SOURCE_KIND", "core"),
+        ("ORRERY_SOURCE_START", &start),
+        ("ORRERY_CORE_BINARY", program.to_str().unwrap()),
+        ("ORRERY_CORE_CONFIG", own.to_str().unwrap()),
+    ];
+    let service = Service::follow(asked.path(), &settings);
+    let ana = deploy(&recorded, &service, &asked);
+    fs::write(&go, "").unwrap();
+    let told = |sentence: &str| {
+        ana.wait(sentence, |_| {
+            let programs = programs(&service);
+            programs["status"] == "down" && programs["reason"].to_string().contains(sentence)
+        });
+    };
+    told("HTTP 404: {\\\"error\\\": \\\"Core is booting");
+    core.answer_queries(&answers, Some("unavailable"));
+    told("HTTP 503");
+    core.answer_queries(&answers, Some("behind"));
+    told("the server has got as far as ledger 1");
+    core.answer_queries(&answers, Some("silent"));
+    told("no answer in time");
+    assert!(runs(&ana, 1, 0).is_empty() && runs(&ana, 2, 0).is_empty());
+
+    core.answer_queries(&answers, None);
+    ana.wait("all runs", |it| [1, 2].map(|program| runs(it, program, 0)) == expected);
+    ana.wait("the trouble is over", |_| programs(&service)["status"] != "down");
+    let count = expected_rows.as_ref().map(Vec::len);
+    ana.wait("all rows", |it| rows(it, 0).map(|rows| rows.len()) == count);
+    assert_eq!(rows(&ana, 0), expected_rows);
+}
