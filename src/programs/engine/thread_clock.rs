@@ -67,6 +67,11 @@ mod tests {
         assert!(working >= WORK / 2, "{working:?}");
         go.send(()).unwrap();
         worker.join().unwrap();
-        assert_eq!(of_worker.used(), None);
+        // The system takes a moment to forget it.
+        let begun = Instant::now();
+        while let Some(used) = of_worker.used() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "{used:?}");
+            thread::yield_now();
+        }
     }
 }
