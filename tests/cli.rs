@@ -7,8 +7,10 @@ mod common {
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::client::HTTP;
@@ -85,7 +87,7 @@ fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(start.elapsed() < PATIENCE, "{what} did not come true");
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -120,7 +122,7 @@ impl Service {
             }
         };
         // Keeps the pipe from filling up.
-        std::thread::spawn(move || lines.for_each(drop));
+        thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }
 
@@ -390,6 +392,22 @@ fn a_directory_in_use_exits_with_75() {
         .refuses(75, &["in use"]);
     assert_eq!(service.stop("-INT"), Some(0));
     assert!(!at.join("d/control.sock").exists());
+}
+
+#[test]
+fn what_a_killed_service_holds_for_a_moment_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let network = Network::from_name_or_passphrase("testnet");
+    let store = Store::open(&at.join("d"), Some(&network)).unwrap();
+    let socket = UnixListener::bind(at.join("d/control.sock")).unwrap();
+    let lets_go = thread::spawn(move || {
+        let asked = socket.accept().unwrap();
+        drop((socket, asked, store));
+    });
+    let listed = run(at, &["token", "list", "--data-dir", "d"]);
+    assert_eq!(listed.code, 0, "{}", listed.stderr);
+    lets_go.join().unwrap();
 }
 
 #[test]

@@ -104,8 +104,7 @@ impl Client {
     fn last_words(&mut self, error: io::Error) -> Result<(), ControlError> {
         match self.receive() {
             Err(refusal @ ControlError::Refused(_)) => Err(refusal),
-            _ if error.kind() == io::ErrorKind::BrokenPipe => Err(ControlError::Closed),
-            _ => Err(self.path.error(error)),
+            _ => Err(self.ended(error)),
         }
     }
 
@@ -127,7 +126,9 @@ impl Client {
 
     fn ended(&self, error: io::Error) -> ControlError {
         match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => ControlError::Closed,
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => ControlError::Closed,
             _ => self.path.error(error),
         }
     }
