@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use orrery::priority::Priority;
+
 use crate::client::Client;
 use crate::indexing::{Busy, Indexing, Which, raw};
 use crate::measure::{alternate, time};
@@ -20,7 +22,7 @@ const BESIDE: Goal = Goal::at_least(0.9, 1.0);
 
 const CLIENTS: usize = 16;
 /// Copies of the recorded ledgers that are ingested.
-const COPIES: u64 = 10;
+const COPIES: u64 = 40;
 /// Calls of the program that is watched, in each ledger.
 const DEPOSITS: usize = 60;
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -113,6 +115,8 @@ impl Scene<'_> {
 
     /// Asks until it is done; why it failed, if it did.
     fn client(&self, service: &Indexing, number: usize, done: &AtomicBool) -> Option<String> {
+        // Clients are elsewhere: here, they must not take what the service keeps for ingestion.
+        Priority::Prompt.take();
         let asked = || -> Result<(), Box<dyn Error>> {
             let mut client = service.server.client()?;
             let paths = [

@@ -33,8 +33,8 @@ pub(super) struct Ended {
     pub(super) entries: Vec<(Rc<LedgerKey>, Option<EntryWithLiveUntil>)>,
 }
 
-/// Entries before and after, without those that are the same.
-type Changes = BTreeMap<LedgerKey, Option<LedgerEntryData>>;
+/// What became of the entries that changed.
+type Changes<Data> = BTreeMap<LedgerKey, Option<Data>>;
 
 /// Compares a run with the record. Lifetimes, rent, fees and nonces are not compared.
 pub(super) fn compare(recorded: &Recorded, ended: Ended, snapshot: &Snapshot) -> Fidelity {
@@ -90,7 +90,7 @@ fn changes_differ(
     let actual = made_changes(entries, names);
     for (key, after) in &expected {
         match actual.get(key) {
-            Some(made) if same(made.as_ref(), after.as_ref()) => {}
+            Some(made) if same(made.as_ref(), *after) => {}
             Some(_) => return Some(format!("{} became something else", describe(key))),
             None => return Some(format!("{} was changed on the network alone", describe(key))),
         }
@@ -100,9 +100,9 @@ fn changes_differ(
 }
 
 /// What the network changed.
-fn recorded_changes(changes: &LedgerEntryChanges) -> Changes {
-    let mut before: BTreeMap<LedgerKey, Option<LedgerEntryData>> = BTreeMap::new();
-    let mut after: Changes = BTreeMap::new();
+fn recorded_changes(changes: &LedgerEntryChanges) -> Changes<&LedgerEntryData> {
+    let mut before = Changes::new();
+    let mut after = Changes::new();
     for change in changes.iter() {
         let (key, was, is) = match change {
             LedgerEntryChange::State(entry) => {
@@ -120,13 +120,13 @@ fn recorded_changes(changes: &LedgerEntryChanges) -> Changes {
             continue;
         }
         if let Some(was) = was {
-            before.entry(key.clone()).or_insert_with(|| was.cloned());
+            before.entry(key.clone()).or_insert(was);
         }
-        after.insert(key, is.cloned());
+        after.insert(key, is);
     }
     after.retain(|key, is| {
-        let was = before.get(key).and_then(Option::as_ref);
-        !same(was, is.as_ref())
+        let was = before.get(key).copied().flatten();
+        !same(was, *is)
     });
     after
 }
@@ -135,7 +135,7 @@ fn recorded_changes(changes: &LedgerEntryChanges) -> Changes {
 fn made_changes(
     entries: Vec<(Rc<LedgerKey>, Option<EntryWithLiveUntil>)>,
     names: &Names<'_>,
-) -> Changes {
+) -> Changes<LedgerEntryData> {
     let mut changes = Changes::new();
     for (key, after) in entries {
         if !is_compared(&key) || names.is_synthetic(&key) {

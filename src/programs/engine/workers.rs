@@ -1,5 +1,6 @@
-//! Threads that run programs, each run with the priority of the thread that waits for it. They have a large stack, because a deep nesting of contracts is a deep
-//! nesting of native frames, and a panic on one of them ends one run and nothing else.
+//! Threads that run programs, each run with the priority of the thread that waits for it. They have a
+//! large stack, because a deep nesting of contracts is a deep nesting of native frames, and a panic on
+//! one of them ends one run and nothing else.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -40,10 +41,8 @@ impl Workers {
                 [(Priority::Prompt, &workers.prompt), (Priority::Patient, &workers.patient)]
             {
                 let queue = Arc::clone(queue);
-                thread::Builder::new()
-                    .name(format!("program-{number}"))
-                    .stack_size(THREAD_STACK)
-                    .spawn(move || {
+                let thread = thread::Builder::new().name(format!("program-{number}"));
+                thread.stack_size(THREAD_STACK).spawn(move || {
                     priority.take();
                     queue.work();
                 })?;
