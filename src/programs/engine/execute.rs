@@ -1,5 +1,6 @@
 //! Builds a contract host for one transaction and runs it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,6 +26,12 @@ use super::run::{Invocation, Message};
 use super::snapshot::{Answer, Snapshot};
 use crate::domain::ContractId;
 use crate::programs::emit::Emit;
+
+thread_local! {
+    /// What the last run of this thread counted with, if it went well. To make one fills tables of what
+    /// everything costs, which takes a fifteenth of a short run.
+    static SPARE_BUDGET: Cell<Option<Budget>> = const { Cell::new(None) };
+}
 
 /// Everything that a run needs, in a form that crosses threads.
 pub(super) struct Job {
@@ -145,7 +152,7 @@ impl Attempt<'_> {
         run: &Rc<Run>,
         authorization: Authorization,
     ) -> Result<(Vec<Emit>, Ended), Failed> {
-        let budget = Budget::default();
+        let budget = SPARE_BUDGET.take().unwrap_or_default();
         let ours = |error: HostError| {
             self.bounds.stop(Stop::Ours(format!("the contract host refused: {:?}", error.error)));
             Failed { auth: false, why: String::new() }
@@ -165,6 +172,8 @@ impl Attempt<'_> {
         } else {
             Vec::new()
         };
+        // After a failure, nobody knows how deep the host was when it gave up.
+        SPARE_BUDGET.set(Some(budget));
         Ok((emits, Ended { value, events, entries }))
     }
 
