@@ -2,6 +2,7 @@
 
 mod common {
     pub mod client;
+    pub mod signal;
 }
 
 use std::fs;
@@ -14,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::client::HTTP;
+use common::signal::{self, Signal};
 use orrery::domain::Network;
 use orrery::store::Store;
 use serde_json::Value;
@@ -91,11 +93,6 @@ fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn signal(child: &Child, name: &str) {
-    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
-}
-
 /// A service that was started for one test and ends with it.
 struct Service {
     child: Child,
@@ -136,8 +133,8 @@ impl Service {
         (status, answer.json().unwrap())
     }
 
-    fn stop(mut self, name: &str) -> Option<i32> {
-        signal(&self.child, name);
+    fn stop(mut self, signal: Signal) -> Option<i32> {
+        assert!(signal::send(self.child.id(), signal));
         self.child.wait().unwrap().code()
     }
 }
@@ -278,7 +275,7 @@ fn verify_reads_everything_back() {
     assert_eq!((code, asked["ranges"][0]["digest"].as_str()), (200, Some(digest)));
     let running = run(at, &["status", "--data-dir", "d"]).json();
     assert_eq!((&running["running"], &running["covered"]), (&true.into(), &status["covered"]));
-    assert_eq!(service.stop("-TERM"), Some(0));
+    assert_eq!(service.stop(Signal::TERM), Some(0));
 
     // A byte in the middle of the largest file, which holds the raw ledgers.
     let files = fs::read_dir(at.join("d/raw")).unwrap().map(|entry| entry.unwrap().path());
@@ -390,7 +387,7 @@ fn a_directory_in_use_exits_with_75() {
     let service = Service::start(at, &["--data-dir", "d"]);
     run(at, &["serve", "--no-source", "--data-dir", "d", "--listen", "127.0.0.1:0"])
         .refuses(75, &["in use"]);
-    assert_eq!(service.stop("-INT"), Some(0));
+    assert_eq!(service.stop(Signal::INT), Some(0));
     assert!(!at.join("d/control.sock").exists());
 }
 
@@ -446,7 +443,7 @@ fn imports_go_through_a_running_service() {
         .refuses(1, &["files/2.xdr.gz", "cut off", "the ledger before it is stored"]);
     let asked = run(at, &["status", "--data-dir", "d"]).json();
     assert_eq!(asked["ranges"][0], serde_json::json!([57_500_008, 57_500_008]));
-    assert_eq!(service.stop("-TERM"), Some(0));
+    assert_eq!(service.stop(Signal::TERM), Some(0));
 }
 
 #[test]
@@ -551,7 +548,7 @@ fn follows_a_lake_as_it_grows() {
     let health = reached(63_092_993);
     assert_eq!(health["service"], "up");
     assert_eq!(health["network_latest_ledger"], 63_092_993);
-    assert_eq!(service.stop("-TERM"), Some(0));
+    assert_eq!(service.stop(Signal::TERM), Some(0));
 
     let other = "network = 'testnet'\ndata_dir = 't'\n[source]\nkind = 'lake'\npath = 'lake'\n";
     fs::write(at.join("other.toml"), other).unwrap();
@@ -600,7 +597,7 @@ fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
         assert!(status["running"] == true && status["total_errors"] == 0, "{status}");
         let runs = ask("1/executions?limit=200");
         assert!(runs.as_array().unwrap().iter().all(|run| run["fidelity"] == "exact"), "{runs}");
-        signal(&demo, "-INT");
+        assert!(signal::send(demo.id(), Signal::INT));
         assert_eq!(demo.wait().unwrap().code(), Some(0));
     }
 }

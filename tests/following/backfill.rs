@@ -1,12 +1,13 @@
 //! `orrery backfill`: alone, beside a live source, killed and resumed.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::common::lake_files::{Chain, LakeFiles};
+use crate::common::signal::{self, Signal};
 use crate::common::size;
 use crate::service::{self, Service, orrery, run, until};
 
@@ -46,8 +47,7 @@ fn reference(chain: &Chain, ledgers: std::ops::RangeInclusive<u32>) -> [Vec<Valu
 }
 
 fn interrupt(child: &Child) {
-    let id = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert!(signal::send(child.id(), Signal::INT));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod common {
     pub mod client;
     pub mod lake_files;
+    pub mod signal;
     pub mod size;
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::client::HTTP;
+use crate::common::signal::{self, Signal};
 
 /// What has not come true by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -156,13 +157,12 @@ impl Service {
         }
     }
 
-    pub fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    pub fn signal(&self, signal: Signal) {
+        assert!(signal::send(self.child.id(), signal));
     }
 
     pub fn stop(mut self) {
-        self.signal("-TERM");
+        self.signal(Signal::TERM);
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
     }
 }

@@ -17,6 +17,7 @@ mod common {
     pub mod process;
     pub mod provider;
     pub mod s3;
+    pub mod signal;
     pub mod size;
     // Programs use the rest.
     #[allow(dead_code)]

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use orrery::domain::{LedgerSeq, Network};
@@ -18,6 +17,7 @@ use super::free_port;
 use super::stand_in::{CHAIN, StandIn, cores};
 use crate::common::contents::Contents;
 use crate::common::process::{Moment, Program};
+use crate::common::signal::{self, Signal};
 use crate::common::size;
 
 /// The first ledger that is followed where the network has more.
@@ -105,12 +105,12 @@ fn stored(directory: &Path) -> Contents {
 }
 
 fn interrupt(pid: u32) {
-    assert!(Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap().success());
+    assert!(signal::send(pid, Signal::INT));
 }
 
 fn kill(pid: i32) {
     // It may have ended by itself.
-    let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+    signal::send(pid as u32, Signal::KILL);
 }
 
 /// What a process has open of other processes: pipes and handles. Files come and go with the store.
