@@ -123,6 +123,23 @@ impl Service {
         Self { child, address }
     }
 
+    /// The demo, and the four lines that it prints for a shell.
+    fn demo(directory: &Path) -> (Self, [String; 4]) {
+        let mut child = orrery(directory)
+            .args(["demo", "--listen", "127.0.0.1:0", "--data-dir", "d"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        // From here on it is ended whatever happens.
+        let mut demo = Self { child, address: String::new() };
+        let commands = lines.filter(|line| line.starts_with("curl ")).take(4);
+        let commands: [String; 4] = commands.collect::<Vec<_>>().try_into().unwrap();
+        let (_, address) = commands[0].split_once("http://").unwrap();
+        demo.address = address.split(['/', '\'']).next().unwrap().to_owned();
+        (demo, commands)
+    }
+
     fn get(&self, path: &str, token: Option<&str>) -> (u16, Value) {
         let mut request = HTTP.get(format!("http://{}{path}", self.address));
         if let Some(token) = token {
@@ -561,22 +578,14 @@ fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
     let directory = tempfile::tempdir().unwrap();
     let (mut latest, mut rows) = (0, 0);
     for round in 0..2 {
-        let mut demo = orrery(directory.path())
-            .args(["demo", "--listen", "127.0.0.1:0", "--data-dir", "d"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let commands: Vec<String> =
-            lines.filter(|line| line.starts_with("curl ")).take(4).collect();
-        assert_eq!(commands.len(), 4);
+        let (demo, commands) = Service::demo(directory.path());
         for command in &commands {
             let answer = pasted(command);
             let rows = answer.as_array().map_or(1, Vec::len);
             assert!(rows > 0, "{command} finds nothing");
         }
         let health = pasted(&commands[0]);
-        assert_eq!(health["service"], "up");
+        assert_eq!(health["service"], "up", "{health}");
         let now = health["service_latest_ledger"].as_u64().unwrap();
         assert!(now >= latest, "round {round}: {now} after {latest}");
         latest = until("the next ledger comes", || {
@@ -586,19 +595,16 @@ fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
         let before = trades();
         assert!(before >= rows, "round {round}: {before} after {rows}");
         rows = until("the rows grow", || Some(trades()).filter(|rows| *rows > before));
-        let base = commands[3].split(['\'', ' ']).rfind(|it| it.starts_with("http")).unwrap();
-        let base = base.trim_end_matches("/query");
         let ask = |path: &str| {
             let (before, _) = commands[1].rsplit_once(" '").unwrap();
-            pasted(&format!("{before} '{base}/{path}'"))
+            pasted(&format!("{before} 'http://{}/retroshade/{path}'", demo.address))
         };
         assert_eq!(ask("list").as_array().unwrap().len(), 1, "it is deployed once");
         let status = ask("1/status");
         assert!(status["running"] == true && status["total_errors"] == 0, "{status}");
         let runs = ask("1/executions?limit=200");
         assert!(runs.as_array().unwrap().iter().all(|run| run["fidelity"] == "exact"), "{runs}");
-        assert!(signal::send(demo.id(), Signal::INT));
-        assert_eq!(demo.wait().unwrap().code(), Some(0));
+        assert_eq!(demo.stop(Signal::INT), Some(0));
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use orrery::domain::{ContractId, Network};
 use orrery::programs::engine::{
-    Engine, EngineSettings, Fidelity, Invocation, Limits, Module, Program,
+    Engine, EngineSettings, Fidelity, Invocation, Limits, Module, Program, THREAD_STACK,
 };
 use orrery::source::records::Records;
 use serde_json::Value;
@@ -31,8 +31,22 @@ const IN_TURN: usize = 50;
 /// Calls of each side in one repetition, about.
 const CALLS: usize = 2_000;
 
-/// Measures the wanted ones of P13, P14 and run.
+/// Measures the wanted ones of P13, P14 and run, on a thread as the service's programs have it.
 pub fn run(
+    wanted: impl Fn(&str) -> bool + Send,
+    data: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(THREAD_STACK);
+        let measured = thread.spawn_scoped(scope, || {
+            measure(wanted, data, report).map_err(|error| error.to_string())
+        })?;
+        measured.join().map_err(|_| "the measuring thread panicked")?.map_err(Into::into)
+    })
+}
+
+fn measure(
     wanted: impl Fn(&str) -> bool,
     data: &Path,
     report: &mut Report,

@@ -140,23 +140,27 @@ impl Feeder {
         done
     }
 
-    /// Makes sure that an owner's file has what there was when this process began.
+    /// Makes sure that an owner's file has what there was when this process began, and the tables of
+    /// everything that was deployed since.
     ///
     /// # Errors
-    /// [`QueryError::Unavailable`] while the file is being filled again.
+    /// [`QueryError::Unavailable`] while the file is being filled.
     pub(super) fn current(&self, owner: &Owner) -> Result<(), ProgramError> {
         let file = Arc::clone(self.files.lock().entry(owner.clone()).or_default());
         let Some(mut file) = file.try_lock_for(PATIENCE) else {
             return Err(QueryError::Unavailable("the tables are being filled".to_owned()).into());
         };
         match &file.fed {
-            Some(_) if !self.tables.is_incomplete(owner) => Ok(()),
-            _ => {
-                // The process behind the file was started anew, and found less than there was.
-                *file = File::default();
-                self.feed_locked(owner, &mut file)
+            Some(fed) if !self.tables.is_incomplete(owner) => {
+                let has = |program| fed.contains_key(program);
+                if self.registry.readable(owner).iter().all(has) {
+                    return Ok(());
+                }
             }
+            // The process behind the file was started anew, and found less than there was.
+            _ => *file = File::default(),
         }
+        self.feed_locked(owner, &mut file)
     }
 
     /// Everybody who has programs, or has asked for others' public ones.

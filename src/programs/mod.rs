@@ -36,7 +36,7 @@ pub use status::ProgramStatus;
 pub use trial::{Trial, TrialOn, Tried, TriedRun};
 
 use backfill::Order;
-use engine::{CheckRules, Engine, EngineSettings, Limits};
+use engine::{CheckRules, Engine, EngineSettings, Limits, THREAD_STACK};
 use feeder::Feeder;
 use lanes::{Lane, Lanes};
 use live::Live;
@@ -405,7 +405,8 @@ fn spawn(
     health: &Health,
     work: impl FnOnce() + Send + 'static,
 ) -> Option<std::thread::JoinHandle<()>> {
-    let started = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+    let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(THREAD_STACK);
+    let started = thread.spawn(move || {
         priority.take();
         work();
     });

@@ -120,9 +120,20 @@ impl Registry {
 
     /// The manifests that an owner may read: its own, and with `public` everybody's public ones.
     pub(super) fn manifests(&self, owner: &Owner, public: bool) -> Vec<Manifest> {
+        let readable = |manifest: &Manifest| manifest.owner == *owner || public && manifest.public;
         let all = self.all();
-        let manifests = all.iter().map(|entry| entry.cell.lock().manifest.clone());
-        manifests.filter(|it| it.owner == *owner || public && it.public).collect()
+        let cells = all.iter().map(|entry| entry.cell.lock());
+        let readable = cells.filter(|cell| readable(&cell.manifest));
+        readable.map(|cell| cell.manifest.clone()).collect()
+    }
+
+    /// The numbers of the programs whose tables an owner may read.
+    pub(super) fn readable(&self, owner: &Owner) -> Vec<ProgramId> {
+        let readable = |entry: &&Arc<Entry>| {
+            let Cell { manifest, .. } = &*entry.cell.lock();
+            manifest.owner == *owner || manifest.public
+        };
+        self.all().iter().filter(readable).map(|entry| entry.id).collect()
     }
 
     /// Checks a module, makes it ready to run, and registers it.

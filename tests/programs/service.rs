@@ -226,6 +226,24 @@ fn rows_are_what_the_contract_computed_when_ledgers_come_after_the_deploy() {
 }
 
 #[test]
+fn tables_can_be_asked_as_soon_as_the_deploy_is_answered() {
+    let Some(recorded) = Recorded::find() else { return };
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let (ana, bob) = (scene.owner(&service, "ana"), scene.owner(&service, "bob"));
+    for number in 0..8 {
+        let project = format!("vault{number}");
+        let mut wanted = recorded.deploy(&project);
+        wanted["public"] = json!(number % 2 == 1);
+        ana.post("deploy", &wanted);
+        let readers = if number % 2 == 1 { &[&ana, &bob][..] } else { &[&ana] };
+        for reader in readers {
+            assert!(reader.query(&format!("select * from {project}_batch_done")).is_empty());
+        }
+    }
+}
+
+#[test]
 fn a_backfill_gives_the_same_rows_and_repeating_it_none() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();

@@ -16,6 +16,7 @@ use serde_json::json;
 use stellar_xdr::ScVal;
 
 use super::support::{Program, World, database, emit, i128, list, log, owner, string};
+use crate::common::signal::{self, Signal};
 use crate::common::size;
 
 /// A file with a log: the worker is killed, so that the last changes are not in the file itself.
@@ -59,9 +60,8 @@ fn prepare() -> Prepared {
 }
 
 fn kill(tables: &Tables, owner: &Owner) {
-    use rustix::process::{Pid, Signal, kill_process};
     let process = tables.process(owner).unwrap();
-    kill_process(Pid::from_raw(i32::try_from(process).unwrap()).unwrap(), Signal::KILL).unwrap();
+    assert!(signal::send(process, Signal::KILL));
     super::support::wait_for("the worker is gone", || tables.process(owner).is_none());
 }
 

@@ -11,18 +11,12 @@ use orrery::domain::ProgramId;
 use orrery::tables::{Change, Tables};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use stellar_xdr::ScVal;
 
 use super::support::{Program, World, emit, i128, list, owner, string};
+use crate::common::signal::{self, Signal};
 use crate::common::size;
-
-fn kill(process: u32) {
-    let process = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
-    // It may have been ended by a kill before.
-    let _ = kill_process(process, Signal::KILL);
-}
 
 /// A run with a few rows of two tables, whose columns change as the runs go on.
 fn run(program: &mut Program, number: u32) {
@@ -89,11 +83,12 @@ fn rows_survive_kills_once_each() {
                 thread::sleep(pause);
                 let process = world.tables.process(&alice);
                 let busy = !over.load(Ordering::Acquire);
-                process.inspect(|process| kill(*process)).map_or(0, |_| u64::from(busy))
+                // It may have been ended by a kill before.
+                process.is_some_and(|process| signal::send(process, Signal::KILL)) && busy
             });
             feed(&world.tables, &program, random.random_range(1..60));
             over.store(true, Ordering::Release);
-            killer.join().unwrap()
+            u64::from(killer.join().unwrap())
         });
     }
     feed(&world.tables, &program, 1_000);

@@ -4,11 +4,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orrery::tables::query::{Format, QueryError, QueryRequest};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
 use super::support::{Program, World, emit, owner, wait_for};
+use crate::common::signal::{self, Signal};
 
 /// Runs until it is stopped.
 const ENDLESS: &str = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c";
@@ -39,9 +39,8 @@ fn a_process_that_does_not_stop_is_killed() {
     let (world, alice) = (quick(), owner("alice"));
     world.tables.set_complete(&alice).unwrap();
     let process = world.tables.process(&alice).unwrap();
-    let pid = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
     // A process that is stopped answers nothing at all, whatever interrupts it.
-    kill_process(pid, Signal::STOP).unwrap();
+    assert!(signal::send(process, Signal::STOP));
     let begun = Instant::now();
     let error = world.try_rows(&alice, "SELECT 1").unwrap_err();
     assert_eq!(error, QueryError::TimedOut(Duration::from_millis(500)));

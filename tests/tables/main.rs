@@ -3,6 +3,7 @@
 
 #[path = "../common"]
 mod common {
+    pub mod signal;
     pub mod size;
 }
 

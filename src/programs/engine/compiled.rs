@@ -15,7 +15,7 @@ use std::{fs, thread};
 use sha2::{Digest, Sha256};
 
 use super::EngineError;
-use super::workers::panic_text;
+use super::run::panic_text;
 use crate::domain::Hash32;
 use crate::memory;
 

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 use sha2::{Digest, Sha256};
 use soroban_env_host::budget::Budget;
@@ -21,11 +20,12 @@ use super::fidelity::{Ended, Fidelity, compare};
 use super::frame::Replacement;
 use super::guest::Run;
 use super::limits::{Bounds, Bytes, HOST_INSTRUCTIONS, HOST_MEMORY, Stop};
-use super::module::Module;
-use super::run::{Invocation, Message};
-use super::snapshot::{Answer, Snapshot};
+use super::lookups::Lookups;
+use super::run::{Invocation, Program};
+use super::snapshot::Snapshot;
 use crate::domain::ContractId;
 use crate::programs::emit::Emit;
+use crate::programs::state::StateError;
 
 thread_local! {
     /// What the last run of this thread counted with, if it went well. To make one fills tables of what
@@ -33,15 +33,14 @@ thread_local! {
     static SPARE_BUDGET: Cell<Option<Budget>> = const { Cell::new(None) };
 }
 
-/// Everything that a run needs, in a form that crosses threads.
-pub(super) struct Job {
-    pub(super) invocation: Arc<Invocation>,
-    pub(super) engine: Engine,
-    pub(super) module: Module,
-    pub(super) contracts: Vec<ContractId>,
-    pub(super) before: HashMap<soroban_env_host::xdr::LedgerKey, Answer>,
+/// Everything that a run needs.
+pub(super) struct Job<'a> {
+    pub(super) invocation: &'a Invocation,
+    pub(super) engine: &'a Engine,
+    pub(super) program: Program<'a>,
+    pub(super) lookups: Lookups,
     pub(super) ledger_info: LedgerInfo,
-    pub(super) bounds: Arc<Bounds>,
+    pub(super) bounds: &'a Arc<Bounds>,
 }
 
 /// What came of a job.
@@ -52,6 +51,8 @@ pub(super) struct Report {
     pub(super) fuel: u64,
     pub(super) missing: Vec<soroban_env_host::xdr::LedgerKey>,
     pub(super) stop: Option<Stop>,
+    /// Why looking an entry up failed.
+    pub(super) failure: Option<StateError>,
 }
 
 /// Whom the host asks whether something was authorized.
@@ -63,20 +64,19 @@ enum Authorization {
     Recorded,
 }
 
-pub(super) fn execute(job: Job, messages: &Sender<Message>) -> Report {
-    let Job { invocation, engine, module, contracts, before, ledger_info, bounds } = job;
+pub(super) fn execute(job: Job<'_>) -> Report {
+    let Job { invocation, engine, program, lookups, ledger_info, bounds } = job;
+    let contracts = program.contracts;
     let replaced: HashMap<_, _> = contracts.iter().map(|id| (*id, synthetic_hash(id))).collect();
     let longest = ledger_info.max_live_until_ledger_checked().unwrap_or(u32::MAX);
-    let snapshot =
-        Snapshot::new(before, messages.clone(), replaced.clone(), Arc::clone(&bounds), longest);
+    let snapshot = Snapshot::new(lookups, replaced.clone(), Arc::clone(bounds), longest);
     let attempt = Attempt {
-        invocation: &invocation,
-        engine: &engine,
-        module: &module,
-        contracts: &contracts,
+        invocation,
+        engine,
+        program,
         replaced: &replaced,
         ledger_info: &ledger_info,
-        bounds: &bounds,
+        bounds,
         snapshot: Rc::new(snapshot),
     };
     let calls_back = invocation.authorization.iter().any(|entry| by_contract(&entry.credentials));
@@ -93,7 +93,9 @@ pub(super) fn execute(job: Job, messages: &Sender<Message>) -> Report {
         fuel: 0,
         missing: Vec::new(),
         stop: None,
+        failure: None,
     });
+    report.failure = attempt.snapshot.failure();
     report.stop = bounds.why();
     report.missing = attempt.snapshot.missing();
     if let Some(Stop::Guest(why)) = &report.stop {
@@ -106,8 +108,7 @@ pub(super) fn execute(job: Job, messages: &Sender<Message>) -> Report {
 struct Attempt<'a> {
     invocation: &'a Invocation,
     engine: &'a Engine,
-    module: &'a Module,
-    contracts: &'a [ContractId],
+    program: Program<'a>,
     replaced: &'a HashMap<ContractId, Hash>,
     ledger_info: &'a LedgerInfo,
     bounds: &'a Arc<Bounds>,
@@ -144,7 +145,8 @@ impl Attempt<'_> {
                 (Ok(emits), fidelity)
             }
         };
-        Some(Report { entered, result, fidelity, fuel, missing: Vec::new(), stop: None })
+        let (missing, stop, failure) = (Vec::new(), None, None);
+        Some(Report { entered, result, fidelity, fuel, missing, stop, failure })
     }
 
     fn invoke(
@@ -198,7 +200,7 @@ impl Attempt<'_> {
         for (contract, synthetic) in self.replaced {
             let functions = Rc::new(Replacement {
                 contract: *contract,
-                module: self.module.clone(),
+                module: self.program.module.clone(),
                 run: Rc::clone(run),
                 is_program: true,
             });
@@ -206,12 +208,12 @@ impl Attempt<'_> {
             host.register_native_contract_as_wasm(functions, hash)?;
         }
         // A contract that this transaction creates has the network's hash in its entry.
-        for (code, created) in created_code(self.invocation, self.contracts) {
+        for (code, created) in created_code(self.invocation, self.program.contracts) {
             let functions = Rc::new(Creation {
                 code: code.clone(),
                 created,
                 engine: self.engine.clone(),
-                module: self.module.clone(),
+                module: self.program.module.clone(),
                 run: Rc::clone(run),
                 snapshot: Rc::clone(&self.snapshot),
             });

@@ -100,7 +100,7 @@ impl Replacement {
         match guarded {
             Ok(result) => result,
             Err(panic) => {
-                self.run.bounds.stop(Stop::Ours(super::workers::panic_text(&*panic)));
+                self.run.bounds.stop(Stop::Ours(super::run::panic_text(&*panic)));
                 Err(Failure::Stopped)
             }
         }

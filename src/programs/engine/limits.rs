@@ -1,8 +1,8 @@
 //! What a run may use, and the record of the first limit that it reached.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -71,42 +71,42 @@ pub(super) enum Stop {
 pub(super) const STOPPED: Error =
     Error::from_type_and_code(ScErrorType::Budget, ScErrorCode::ExceededLimit);
 
-/// Counters and flags of one run that wasmtime and the waiting thread reach as well.
+/// Counters and flags of one run that wasmtime and the watching thread reach as well.
 #[derive(Debug)]
 pub(super) struct Bounds {
     pub(super) limits: Limits,
-    began: OnceLock<Began>,
+    /// The thread that runs it.
+    thread: ThreadClock,
+    began: Moment,
+    aside: Mutex<Aside>,
     overdue: AtomicBool,
     memory: AtomicUsize,
     stopped: AtomicBool,
     why: Mutex<Option<Stop>>,
 }
 
-/// When a run began, and the clock of its thread.
-#[derive(Debug)]
-pub(super) struct Began {
+/// A time of a thread.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
     at: Instant,
-    clock: ThreadClock,
-    used_before: Duration,
+    /// How long the thread had had a processor.
+    used: Duration,
 }
 
-impl Began {
+impl Moment {
+    /// Now, of the calling thread.
     fn now() -> Self {
-        Self {
-            at: Instant::now(),
-            clock: ThreadClock::own(),
-            used_before: ThreadClock::used_by_own(),
-        }
+        Self { at: Instant::now(), used: ThreadClock::used_by_own() }
     }
+}
 
-    /// Time since it began that counts, when it `waited` for something else.
-    pub(super) fn used(&self, waited: Duration) -> Duration {
-        let elapsed = self.at.elapsed().saturating_sub(waited);
-        // Where the system does not say, all of it counts.
-        self.clock
-            .used()
-            .map_or(elapsed, |used| used.saturating_sub(self.used_before).max(elapsed / WAITS))
-    }
+/// What a run's thread did that is not the program's work.
+#[derive(Debug, Default)]
+struct Aside {
+    took: Duration,
+    on_processor: Duration,
+    /// When the thread turned to something else, if it is at that now.
+    since: Option<Moment>,
 }
 
 /// A stopped run, as wasmtime carries it through the guest's frames.
@@ -115,10 +115,13 @@ impl Began {
 pub(super) struct Stopped;
 
 impl Bounds {
+    /// Of a run that begins now, on this thread.
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
-            began: OnceLock::new(),
+            thread: ThreadClock::own(),
+            began: Moment::now(),
+            aside: Mutex::default(),
             overdue: AtomicBool::new(false),
             memory: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
@@ -126,27 +129,43 @@ impl Bounds {
         }
     }
 
+    /// Does something on the run's thread whose time does not count.
+    pub(super) fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.aside.lock().since = Some(Moment::now());
+        let result = work();
+        let mut aside = self.aside.lock();
+        if let Some(since) = aside.since.take() {
+            let now = Moment::now();
+            aside.took += now.at.saturating_duration_since(since.at);
+            aside.on_processor += now.used.saturating_sub(since.used);
+        }
+        result
+    }
+
+    /// Time that counts, seen from any thread.
+    pub(super) fn used(&self) -> Duration {
+        let aside = self.aside.lock();
+        let (at, used) = match aside.since {
+            Some(since) => (since.at, Some(since.used)),
+            None => (Instant::now(), self.thread.used()),
+        };
+        let elapsed = at.saturating_duration_since(self.began.at).saturating_sub(aside.took);
+        let other = self.began.used + aside.on_processor;
+        // Where the system does not say, all of it counts.
+        used.map_or(elapsed, |used| used.saturating_sub(other).max(elapsed / WAITS))
+    }
+
+    /// How long the run has had a processor. To be asked on its thread.
+    pub(super) fn on_processor(&self) -> Duration {
+        let other = self.began.used + self.aside.lock().on_processor;
+        ThreadClock::used_by_own().saturating_sub(other)
+    }
+
     /// Stops the run. The first reason is the one that counts.
     pub(super) fn stop(&self, why: Stop) -> Stopped {
         self.why.lock().get_or_insert(why);
         self.stopped.store(true, Ordering::Relaxed);
         Stopped
-    }
-
-    /// Says that the run begins now.
-    pub(super) fn begin(&self) {
-        // A run begins once.
-        let _ = self.began.set(Began::now());
-    }
-
-    /// The beginning of the run; none while it waits for its turn.
-    pub(super) fn began(&self) -> Option<&Began> {
-        self.began.get()
-    }
-
-    /// Whether its time was said to be over.
-    pub(super) fn is_overdue(&self) -> bool {
-        self.overdue.load(Ordering::Relaxed)
     }
 
     /// Says that the time is over; noticed by [`check`](Self::check).

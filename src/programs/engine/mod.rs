@@ -8,14 +8,15 @@
 //!
 //! | File | Knows |
 //! |---|---|
-//! | `run` | what goes in and comes out; the thread that waits, answers and watches the time |
+//! | `run` | what goes in and comes out, and what it takes from the thread that asks for it |
 //! | `execute` | building the host and invoking it |
 //! | `frame`, `creation` | a call of a replaced contract; a contract that is created while it runs |
 //! | `word`, `guest` | the border between guest and host |
-//! | `snapshot` | state before the transaction, with code replaced |
+//! | `lookups`, `snapshot` | state before the transaction; the same with code replaced |
 //! | `fidelity` | comparing with what the network recorded |
 //! | `check`, `compiled`, `module` | a module from its bytes to something that can be run |
-//! | `limits`, `settings`, `workers` | how much, how, and on which threads |
+//! | `limits`, `settings` | how much a run may use, and how wasmtime is set up |
+//! | `turns`, `watch`, `thread_clock` | how many runs there are at a time, and who stops those that last too long |
 
 mod check;
 mod compiled;
@@ -29,14 +30,16 @@ mod guest;
 mod guest_memory;
 mod interface;
 mod limits;
+mod lookups;
 mod module;
 mod run;
 mod settings;
 mod snapshot;
 mod targets;
 mod thread_clock;
+mod turns;
+mod watch;
 mod word;
-mod workers;
 
 use std::collections::HashMap;
 use std::io;
@@ -53,7 +56,8 @@ use wasmtime::Linker;
 use crate::domain::Hash32;
 use compiled::CompiledModules;
 use guest::Guest;
-use workers::Workers;
+use turns::Turns;
+use watch::Watch;
 
 pub use check::{CheckRules, ModuleFacts, Refused};
 pub use fidelity::Fidelity;
@@ -61,7 +65,7 @@ pub use interface::{EMIT, EnvFunction, env_functions};
 pub use limits::Limits;
 pub use module::Module;
 pub use run::{GuestFault, Invocation, Outcome, Program, Recorded, RunError};
-pub use settings::EngineSettings;
+pub use settings::{EngineSettings, THREAD_STACK};
 pub use targets::Targets;
 
 /// Lifetimes of entries, in ledgers, where the network's settings are not known: those of the public
@@ -107,13 +111,14 @@ struct Inner {
     compiled: CompiledModules,
     /// Modules that somebody still has.
     loaded: Mutex<HashMap<Hash32, Weak<module::Inner>>>,
-    workers: Workers,
+    turns: Turns,
+    watch: Watch,
     /// See [`guest::Run::marker`].
     marker: [u8; 32],
 }
 
 impl Engine {
-    /// An engine with its threads.
+    /// An engine, and the thread that watches its runs.
     ///
     /// # Errors
     /// When wasmtime, the cache's directory or a thread cannot be had.
@@ -126,10 +131,12 @@ impl Engine {
         guest_memory::define(&mut linker).map_err(setup)?;
         emitting::define(&mut linker).map_err(setup)?;
         let compiled = CompiledModules::new(settings.cache, &wasmtime)?;
-        let workers = Workers::start(settings.concurrent_runs).map_err(EngineError::Thread)?;
+        let turns = Turns::new(settings.concurrent_runs);
+        let watch = Watch::start(wasmtime.clone()).map_err(EngineError::Thread)?;
         let mut marker = [0; 32];
         rand::rng().fill_bytes(&mut marker);
-        let inner = Inner { wasmtime, linker, compiled, loaded: Mutex::default(), workers, marker };
+        let loaded = Mutex::default();
+        let inner = Inner { wasmtime, linker, compiled, loaded, turns, watch, marker };
         Ok(Self { inner: Arc::new(inner) })
     }
 

@@ -1,9 +1,8 @@
-//! One re-execution: what goes in, what comes out, and the thread that waits for it.
+//! One re-execution: what goes in, what comes out, and what it takes from the thread that asks for it.
 
-use std::collections::HashMap;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
@@ -14,20 +13,16 @@ use soroban_env_host::xdr::{
 };
 
 use super::describe::describe;
-use super::execute::{Job, Report, execute};
+use super::execute::{Job, execute};
 use super::fidelity::Fidelity;
 use super::limits::{Bounds, Limits, Stop};
+use super::lookups::{Lookups, with_state};
 use super::module::Module;
-use super::snapshot::{Answer, is_nonce};
-use super::thread_clock::ThreadClock;
-use super::workers::panic_text;
+use super::settings::{RUN_STACK, THREAD_STACK};
 use super::{Engine, ledger_info};
 use crate::domain::{ContractId, LedgerSeq, NetworkId, TxHash};
 use crate::programs::emit::Emit;
 use crate::programs::state::{Known, PreState, StateError};
-
-/// How often a run that is over its time is reminded, until it has stopped.
-const REMIND: Duration = Duration::from_millis(10);
 
 /// One transaction to run again.
 #[derive(Debug, Clone)]
@@ -136,41 +131,37 @@ fn list(keys: &[LedgerKey]) -> String {
     }
 }
 
-/// What a running job says to the thread that waits for it.
-pub(super) enum Message {
-    /// It needs an entry.
-    Wanted(Box<LedgerKey>, SyncSender<Answer>),
-    /// It is done, or panicked.
-    Done(Box<Result<Report, String>>, Duration),
-}
-
 impl Engine {
     /// Runs a transaction again on the state before it, with the program in place of its contracts'
-    /// code. Nothing of the result is written anywhere.
+    /// code. Nothing of the result is written anywhere. On a thread with less than [`THREAD_STACK`] of
+    /// stack, each run makes a stack of its own.
     ///
     /// # Errors
     /// [`RunError`]: never the program's fault.
     pub fn run(
         &self,
-        invocation: &Arc<Invocation>,
+        invocation: &Invocation,
         state: &dyn PreState,
         program: Program<'_>,
         limits: &Limits,
     ) -> Result<Outcome, RunError> {
         let begun = Instant::now();
+        let lookups = Lookups::begin(invocation, program.contracts, state)?;
+        let ledger_info = ledger_info(invocation, archival_settings(state)?.as_ref());
+        let turn = self.inner.turns.take();
         let bounds = Arc::new(Bounds::new(limits.clone()));
-        let job = Job {
-            invocation: Arc::clone(invocation),
-            engine: self.clone(),
-            module: program.module.clone(),
-            contracts: program.contracts.to_vec(),
-            before: look_up_footprint(invocation, program.contracts, state)?,
-            ledger_info: ledger_info(invocation, archival_settings(state)?.as_ref()),
-            bounds: Arc::clone(&bounds),
-        };
-        let (messages, inbox) = channel();
-        self.inner.workers.submit(Box::new(move || in_thread(job, &messages)));
-        let (report, on_processor) = self.wait(&inbox, state, &bounds)?;
+        let watched = self.inner.watch.over(&bounds);
+        let job = Job { invocation, engine: self, program, lookups, ledger_info, bounds: &bounds };
+        // A panic ends this run and nothing else.
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            with_state(state, || stacker::maybe_grow(RUN_STACK, THREAD_STACK, || execute(job)))
+        }));
+        let on_processor = bounds.on_processor();
+        drop((watched, turn));
+        let report = ended.map_err(|panic| RunError::Ours(panic_text(&*panic)))?;
+        if let Some(error) = report.failure {
+            return Err(RunError::State(error));
+        }
         match report.stop {
             Some(Stop::State) => return Err(RunError::StateUnavailable(report.missing)),
             Some(Stop::Ours(why)) => return Err(RunError::Ours(why)),
@@ -185,108 +176,16 @@ impl Engine {
             on_processor,
         })
     }
-
-    /// Answers the job's questions and watches its time, until it is done.
-    fn wait(
-        &self,
-        inbox: &Receiver<Message>,
-        state: &dyn PreState,
-        bounds: &Bounds,
-    ) -> Result<(Report, Duration), RunError> {
-        let died = || RunError::Ours("the thread that ran it is gone".to_owned());
-        let mut failed = None;
-        let most = bounds.limits.wall;
-        let mut looked_up = Duration::ZERO;
-        // At least so long it may go on, or wait for its turn.
-        let mut left = most;
-        loop {
-            let patience = if bounds.is_overdue() { REMIND } else { left.max(REMIND) };
-            let message = match inbox.recv_timeout(patience) {
-                Ok(message) => message,
-                Err(RecvTimeoutError::Disconnected) => return Err(died()),
-                Err(RecvTimeoutError::Timeout) => {
-                    let used = bounds.began().map_or(Duration::ZERO, |it| it.used(looked_up));
-                    left = most.saturating_sub(used);
-                    if left.is_zero() {
-                        bounds.set_overdue();
-                        self.inner.wasmtime.increment_epoch();
-                    }
-                    continue;
-                }
-            };
-            match message {
-                Message::Wanted(key, reply) => {
-                    let asked = Instant::now();
-                    let answer = answer(state, &key).unwrap_or_else(|error| {
-                        failed.get_or_insert(error);
-                        Answer::Failed
-                    });
-                    // A job that no longer waits has panicked, and says so itself.
-                    let _ = reply.send(answer);
-                    // Looking up may mean asking another server; that time is not the program's.
-                    looked_up += asked.elapsed();
-                }
-                Message::Done(report, on_processor) => {
-                    return match failed {
-                        Some(error) => Err(RunError::State(error)),
-                        None => match *report {
-                            Ok(report) => Ok((report, on_processor)),
-                            Err(panic) => Err(RunError::Ours(panic)),
-                        },
-                    };
-                }
-            }
-        }
-    }
 }
 
-fn in_thread(job: Job, messages: &Sender<Message>) {
-    let used_before = ThreadClock::used_by_own();
-    let report = catch_unwind(AssertUnwindSafe(|| {
-        job.bounds.begin();
-        execute(job, messages)
-    }))
-    .map_err(|panic| panic_text(&*panic));
-    // The waiting thread is there until it has the report.
-    let on_processor = ThreadClock::used_by_own().saturating_sub(used_before);
-    let _ = messages.send(Message::Done(Box::new(report), on_processor));
-}
-
-fn answer(state: &dyn PreState, key: &LedgerKey) -> Result<Answer, StateError> {
-    Ok(match state.entry(key)? {
-        Known::Present(entry, live_until) => {
-            let entry = std::rc::Rc::unwrap_or_clone(entry);
-            Answer::Present(Box::new(entry), live_until)
-        }
-        Known::Absent => Answer::Absent,
-        Known::Unknown => Answer::Unknown,
-    })
-}
-
-/// Everything that the transaction declared, and the registered contracts: asked for in advance,
-/// because a question from the running thread costs two changes of thread.
-fn look_up_footprint(
-    invocation: &Invocation,
-    contracts: &[ContractId],
-    state: &dyn PreState,
-) -> Result<HashMap<LedgerKey, Answer>, StateError> {
-    let called = match &invocation.host_function {
-        HostFunction::InvokeContract(call) => match &call.contract_address {
-            ScAddress::Contract(contract) => Some(ContractId(contract.0.0)),
-            _ => None,
-        },
-        _ => None,
-    };
-    let called = called.filter(|called| contracts.contains(called)).map(|id| instance_key(&id));
-    let mut known = HashMap::with_capacity(invocation.footprint.len() + 1);
-    for key in invocation.footprint.iter().chain(&called) {
-        // Code is large and mostly that of the registered contract, which is not needed.
-        let needed = !matches!(key, LedgerKey::ContractCode(_)) && !is_nonce(key);
-        if needed && !known.contains_key(key) {
-            known.insert(key.clone(), answer(state, key)?);
-        }
-    }
-    Ok(known)
+/// What a panic said.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message");
+    format!("the contract host panicked: {text}")
 }
 
 /// Key of a contract's instance.

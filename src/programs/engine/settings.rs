@@ -14,9 +14,12 @@ const FRAMES: u32 = soroban_env_host::DEFAULT_HOST_DEPTH_LIMIT;
 /// Stack that the code of one instance may use, in bytes. A contract on the network has less.
 const WASM_STACK: usize = 512 << 10;
 
-/// Stack of a thread that runs programs, in bytes: every frame of the deepest nesting may use all of
-/// its share, and the host and the interpreter have theirs beside it. Only what is used is real memory.
-pub(super) const THREAD_STACK: usize = FRAMES as usize * (WASM_STACK + (1 << 20));
+/// Stack that a run may need, in bytes: every frame of the deepest nesting may use all of its share, and
+/// the host and the interpreter have theirs beside it.
+pub(super) const RUN_STACK: usize = FRAMES as usize * (WASM_STACK + (1 << 20));
+
+/// Stack for threads that run programs, in bytes. Only what is used is real memory.
+pub const THREAD_STACK: usize = RUN_STACK + (1 << 20);
 
 /// Most tables of a module: with reference types, one of other references may stand beside that of
 /// functions. The network allows one.

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::sync::Arc;
 
 use soroban_env_host::HostError;
 use soroban_env_host::ledger_info::get_key_durability;
@@ -14,38 +14,24 @@ use soroban_env_host::xdr::{
     ScErrorType, ScVal,
 };
 
-use super::limits::{STOPPED, Stop};
-use super::run::Message;
+use super::limits::{Bounds, STOPPED, Stop};
+use super::lookups::Lookups;
 use crate::domain::ContractId;
+use crate::programs::state::{Known, StateError};
 
 /// The error with which a lookup ends the run. No caller can catch it.
 const UNKNOWN: soroban_env_host::Error =
     soroban_env_host::Error::from_type_and_code(ScErrorType::Storage, ScErrorCode::InternalError);
-
-/// What is known of an entry, in a form that crosses threads.
-#[derive(Debug, Clone)]
-pub(super) enum Answer {
-    Present(Box<LedgerEntry>, Option<u32>),
-    Absent,
-    Unknown,
-    /// Looking it up failed; the thread that looked knows why.
-    Failed,
-}
 
 /// The hash that stands for a program in the entry of a contract.
 pub(super) type Synthetic = Hash;
 
 /// Looks entries up while a run lasts.
 pub(super) struct Snapshot {
-    /// What was known before the run began.
-    before: RefCell<HashMap<LedgerKey, Answer>>,
-    /// Whom to ask for the rest.
-    ask: Sender<Message>,
-    reply: SyncSender<Answer>,
-    replies: std::sync::mpsc::Receiver<Answer>,
+    lookups: Lookups,
     /// Registered contracts, by id.
     replaced: HashMap<ContractId, Synthetic>,
-    bounds: std::sync::Arc<super::limits::Bounds>,
+    bounds: Arc<Bounds>,
     /// An unknown lifetime counts as the longest.
     longest_life: u32,
     read: RefCell<HashMap<Rc<LedgerKey>, Option<EntryWithLiveUntil>>>,
@@ -55,18 +41,13 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     pub(super) fn new(
-        before: HashMap<LedgerKey, Answer>,
-        ask: Sender<Message>,
+        lookups: Lookups,
         replaced: HashMap<ContractId, Synthetic>,
-        bounds: std::sync::Arc<super::limits::Bounds>,
+        bounds: Arc<Bounds>,
         longest_life: u32,
     ) -> Self {
-        let (reply, replies) = sync_channel(1);
         Self {
-            before: RefCell::new(before),
-            ask,
-            reply,
-            replies,
+            lookups,
             replaced,
             bounds,
             longest_life,
@@ -74,18 +55,6 @@ impl Snapshot {
             originals: RefCell::default(),
             missing: RefCell::default(),
         }
-    }
-
-    /// An entry as it was before, with its own code.
-    fn answer(&self, key: &LedgerKey) -> Answer {
-        if let Some(answer) = self.before.borrow_mut().remove(key) {
-            return answer;
-        }
-        let wanted = Message::Wanted(Box::new(key.clone()), self.reply.clone());
-        if self.ask.send(wanted).is_err() {
-            return Answer::Failed;
-        }
-        self.replies.recv().unwrap_or(Answer::Failed)
     }
 
     fn look_up(&self, key: &LedgerKey) -> Result<Option<EntryWithLiveUntil>, HostError> {
@@ -96,20 +65,20 @@ impl Snapshot {
         if is_nonce(key) || self.is_synthetic(key) {
             return Ok(None);
         }
-        match self.answer(key) {
-            Answer::Present(mut entry, live_until) => {
-                self.replace_code(&mut entry);
+        match self.lookups.entry(key, &self.bounds) {
+            Some(Known::Present(entry, live_until)) => {
+                let entry = self.with_code_replaced(entry);
                 let live_until =
                     get_key_durability(key).map(|_| live_until.unwrap_or(self.longest_life));
-                Ok(Some((Rc::new(*entry), live_until)))
+                Ok(Some((entry, live_until)))
             }
-            Answer::Absent => Ok(None),
-            Answer::Unknown => {
+            Some(Known::Absent) => Ok(None),
+            Some(Known::Unknown) => {
                 self.missing.borrow_mut().push(key.clone());
                 self.bounds.stop(Stop::State);
                 Err(UNKNOWN.into())
             }
-            Answer::Failed => {
+            None => {
                 self.bounds.stop(Stop::State);
                 Err(UNKNOWN.into())
             }
@@ -129,22 +98,23 @@ impl Snapshot {
     }
 
     /// Puts the synthetic hash into the instance of a registered contract.
-    fn replace_code(&self, entry: &mut LedgerEntry) {
-        let LedgerEntryData::ContractData(data) = &mut entry.data else { return };
-        let (ScAddress::Contract(contract), ScVal::ContractInstance(instance)) =
-            (&data.contract, &mut data.val)
-        else {
-            return;
-        };
+    fn with_code_replaced(&self, entry: Rc<LedgerEntry>) -> Rc<LedgerEntry> {
+        let LedgerEntryData::ContractData(data) = &entry.data else { return entry };
+        let ScAddress::Contract(contract) = &data.contract else { return entry };
         let contract = ContractId(contract.0.0);
         let is_instance = data.key == ScVal::LedgerKeyContractInstance;
-        if let (true, Some(synthetic)) = (is_instance, self.replaced.get(&contract)) {
-            let original = std::mem::replace(
-                &mut instance.executable,
-                ContractExecutable::Wasm(synthetic.clone()),
-            );
+        let (true, Some(synthetic)) = (is_instance, self.replaced.get(&contract)) else {
+            return entry;
+        };
+        let mut entry = Rc::unwrap_or_clone(entry);
+        if let LedgerEntryData::ContractData(data) = &mut entry.data
+            && let ScVal::ContractInstance(instance) = &mut data.val
+        {
+            let synthetic = ContractExecutable::Wasm(synthetic.clone());
+            let original = std::mem::replace(&mut instance.executable, synthetic);
             self.originals.borrow_mut().insert(contract, original);
         }
+        Rc::new(entry)
     }
 
     /// Entries that were needed and are not known.
@@ -164,10 +134,15 @@ impl Snapshot {
         if let Some(entry) = self.read.borrow().get(key) {
             return entry.as_ref().map(|(entry, _)| Rc::clone(entry));
         }
-        match self.answer(key) {
-            Answer::Present(entry, _) => Some(Rc::new(*entry)),
-            Answer::Absent | Answer::Unknown | Answer::Failed => None,
+        match self.lookups.entry(key, &self.bounds) {
+            Some(Known::Present(entry, _)) => Some(entry),
+            Some(Known::Absent | Known::Unknown) | None => None,
         }
+    }
+
+    /// Why looking an entry up failed, if it did.
+    pub(super) fn failure(&self) -> Option<StateError> {
+        self.lookups.failure()
     }
 }
 
