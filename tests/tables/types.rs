@@ -244,6 +244,11 @@ fn answers_may_be_columns_csv_arrow_or_parquet() {
         String::from_utf8(ask(Format::Csv).bytes).unwrap(),
         "n,h,n_1,l\r\n1,-170141183460469231731687303715884105728,\"a,\"\"b\"\"\",[1]\r\n2,,\"\",\r\n"
     );
+    // A column without a type holds nothing but nulls.
+    let untyped = "SELECT NULL::INTEGER AS a, NULL AS c, '' AS d".to_owned();
+    let request = QueryRequest { query: untyped, format: Format::Csv, ..QueryRequest::default() };
+    let untyped = world.tables.query(&owner, request).unwrap().bytes;
+    assert_eq!(String::from_utf8(untyped).unwrap(), "a,c,d\r\n,,\"\"\r\n");
     let arrow = ask(Format::Arrow).bytes;
     let arrow: Vec<_> = arrow::ipc::reader::StreamReader::try_new(arrow.as_slice(), None)
         .unwrap()

@@ -2,6 +2,7 @@
 
 use arrow::record_batch::RecordBatch;
 
+use super::shape::Shape;
 use super::{AnswerError, Column, columns_of, is_null, json, within};
 use crate::tables::query::Numbers;
 
@@ -37,7 +38,7 @@ impl Csv {
                 if number > 0 {
                     self.bytes.push(b',');
                 }
-                if is_null(array, at) {
+                if column.shape == Shape::Null || is_null(array, at) {
                     continue;
                 }
                 match json::plain(&column.shape, array, at, self.numbers) {
