@@ -114,7 +114,16 @@ fn what_is_no_module_or_uses_what_contracts_may_not_is_invalid() {
     for bytes in [b"".as_slice(), b"\0asm", b"\0asm\x01\0\0\0\xff", b"hello", &[0; 100]] {
         let refused = engine().check(bytes, &CheckRules::default()).unwrap_err();
         assert!(!matches!(refused, Refused::TooLarge { .. }), "{refused}");
+        let is_module = bytes.starts_with(b"\0asm\x01");
+        assert_eq!(matches!(refused, Refused::NoModule(_)), !is_module, "{refused}");
+        assert!(!refused.to_string().contains('\n'), "one sentence: {refused}");
     }
+    let elf = engine().check(b"\x7fELF\x02\x01\x01\0\0", &CheckRules::default());
+    assert_eq!(
+        elf.unwrap_err().to_string(),
+        "this is not a WebAssembly module: it begins with '7f454c4602010100' where a module has \
+         '0061736d01000000'; send the .wasm file as the compiler wrote it"
+    );
     for fields in [
         "(memory (export \"memory\") 1 1 shared)",
         "(memory (export \"memory\") i64 1)",

@@ -39,6 +39,9 @@ const SPEC_DEPTH: u32 = 500;
 /// Names in a message.
 const NAMED: usize = 10;
 
+/// What every module of WebAssembly 1 begins with (its core specification, section 5.5.16).
+const PREAMBLE: [u8; 8] = *b"\0asm\x01\0\0\0";
+
 /// What a module has to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckRules {
@@ -87,7 +90,15 @@ pub enum Refused {
         /// As many as it may have.
         most: usize,
     },
-    /// Not a module, or one that uses a proposal that programs may not use.
+    /// Something else than a module.
+    #[error(
+        "this is not a WebAssembly module: it begins with '{}' where a module has \
+         '{}'; send the .wasm file as the compiler wrote it",
+        .0,
+        hex::encode(PREAMBLE)
+    )]
+    NoModule(String),
+    /// A module that is damaged, or one that uses a proposal that programs may not use.
     #[error("this is no valid WebAssembly module for contracts: {0}")]
     Invalid(String),
     /// Imports that the environment does not have.
@@ -155,6 +166,9 @@ impl fmt::Display for Names<'_> {
 pub(super) fn check(code: &[u8], rules: &CheckRules) -> Result<ModuleFacts, Refused> {
     if code.len() > rules.size {
         return Err(Refused::TooLarge { size: code.len(), most: rules.size });
+    }
+    if !code.starts_with(&PREAMBLE) {
+        return Err(Refused::NoModule(hex::encode(&code[..code.len().min(PREAMBLE.len())])));
     }
     Validator::new_with_features(FEATURES).validate_all(code).map_err(|error| invalid(&error))?;
     let mut reader = Reader::default();
