@@ -138,6 +138,12 @@ pub(super) fn path_hash(raw: &str) -> Result<TxHash, ApiError> {
     path_value(NAME, raw)?.parse().map_err(|error| ApiError::parameter(NAME, says(error)))
 }
 
+/// A whole number of the path. Past the range it saturates.
+pub(super) fn path_number(name: &'static str, raw: &str) -> Result<u32, ApiError> {
+    let number = number(name, &path_value(name, raw)?, u64::from(u32::MAX))?;
+    Ok(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
 fn path_value<'a>(name: &'static str, raw: &'a str) -> Result<Cow<'a, str>, ApiError> {
     percent_decode_str(raw).decode_utf8().map_err(|_| not_utf8(name))
 }
@@ -335,5 +341,12 @@ mod tests {
         let hash = "Ab".repeat(32);
         assert_eq!(path_hash(&hash).unwrap(), path_hash(&format!("0x{hash}")).unwrap());
         assert!(problem(path_hash("0x")).contains("'tx_hex'"));
+        assert_eq!(path_number("id", "%31").unwrap(), 1);
+        for large in ["4294967295", "4294967296", "99999999999999999999"] {
+            assert_eq!(path_number("id", large).unwrap(), u32::MAX);
+        }
+        for bad in ["x", "-1", "%FF", "1.0", "+1", "0x1", " 1"] {
+            assert!(problem(path_number("id", bad)).contains("'id' is"), "{bad}");
+        }
     }
 }

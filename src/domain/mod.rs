@@ -32,9 +32,6 @@ pub enum ParseError {
     /// Not a contract strkey (SEP-23).
     #[error("'{0}' is not a contract ID: give a strkey of 56 characters that starts with C")]
     Contract(String),
-    /// Not the number of a program.
-    #[error("'{0}' is no program id: give the whole number that the deploy answered")]
-    Program(String),
     /// Not a place to begin at.
     #[error("'{0}' is no ledger to start from: give tip, genesis, oldest or a sequence number")]
     StartPoint(String),

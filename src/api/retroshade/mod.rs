@@ -8,11 +8,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::answer::Answer;
-use super::params::Query;
+use super::params::{Query, path_number};
 use super::router::{Access, Call, Handler, Route, Verb, Work};
 use super::{ApiError, Deps};
 use crate::auth::{Area, Right, Scope};
-use crate::domain::{LedgerRange, LedgerSeq, ParseError, ProgramId};
+use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
 use crate::programs::Programs;
 use crate::programs::backfill::Order;
 use crate::programs::manifest::Manifest;
@@ -212,9 +212,7 @@ fn programs(deps: &Deps) -> Result<&Programs, ApiError> {
 }
 
 fn program_id(call: &Call<'_>) -> Result<ProgramId, ApiError> {
-    call.path_value
-        .parse()
-        .map_err(|error: ParseError| ApiError::parameter("id", format!("is malformed: {error}")))
+    path_number("id", call.path_value).map(ProgramId)
 }
 
 fn limit(query: &Query<'_>, default: usize, most: usize) -> Result<usize, ApiError> {
