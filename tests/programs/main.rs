@@ -40,6 +40,7 @@ mod network_limits;
 mod network_types;
 mod replay;
 mod service;
+mod service_bodies;
 mod service_core;
 mod service_upstream;
 mod state;

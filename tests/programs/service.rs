@@ -121,6 +121,19 @@ impl Owner {
         Some((answer.status().as_u16(), answer.json().ok()?))
     }
 
+    /// Posts a body that is not JSON.
+    pub fn send(&self, path: &str, content_type: &str, body: Vec<u8>) -> (u16, Value) {
+        let url = self.base(&format!("/rest/retroshade/{path}"));
+        let request = HTTP.post(url).bearer_auth(&self.token).body(body);
+        let answer = request.header("Content-Type", content_type).send().unwrap();
+        (answer.status().as_u16(), answer.json().unwrap())
+    }
+
+    /// The address of a path of the service.
+    pub fn base(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
     pub fn get(&self, path: &str) -> Value {
         let (status, body) = self.ask("GET", path, None);
         assert_eq!(status, 200, "{path}: {body}");

@@ -1,18 +1,9 @@
-//! What clients send to the routes of programs. Knows JSON and multipart forms, and names what is
-//! missing or malformed.
-
-use std::fmt;
-
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use futures_util::stream;
-use multer::Multipart;
-use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, Error as _, SeqAccess, Visitor};
-use tokio::runtime::Handle;
+//! What clients send to the routes of programs: which members there are, and what they mean. Leaves to
+//! [`super::members`] how they are spelled.
 
 use super::super::ApiError;
 use super::super::router::Call;
+use super::members::Members;
 use crate::domain::{ContractId, LedgerRange, ParseError, ProgramId, TxHash};
 use crate::programs::{Deploy, Trial, TrialOn};
 use crate::tables::query::{Format, Numbers, QueryRequest};
@@ -22,115 +13,38 @@ const MOST_TRIED: usize = 100;
 /// Transactions that a trial is run on unless it says otherwise.
 const TRIED: usize = 10;
 
-/// A module in JSON: an array of numbers, as the command-line client of such services sends it, or
-/// base64.
-#[derive(Default)]
-struct Code(Vec<u8>);
+const NUMBERS: [(&str, Numbers); 2] = [("exact", Numbers::Exact), ("string", Numbers::String)];
 
-impl<'de> Deserialize<'de> for Code {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = Code;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array of byte numbers or a base64 string")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Code, E> {
-                STANDARD.decode(text).map(Code).map_err(|_| E::custom("'code' is not base64"))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut bytes: A) -> Result<Code, A::Error> {
-                let mut code = Vec::new();
-                while let Some(byte) = bytes.next_element::<u64>()? {
-                    let byte = u8::try_from(byte)
-                        .map_err(|_| A::Error::custom("'code' holds a number above 255"))?;
-                    code.push(byte);
-                }
-                Ok(Code(code))
-            }
-        }
-        from.deserialize_any(Either)
-    }
-}
-
-/// A list of contracts, or one text with commas between them.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "'contracts' is neither a list of texts nor one text")]
-enum Contracts {
-    List(Vec<String>),
-    Text(String),
-}
-
-#[derive(Deserialize)]
-#[serde(expecting = "a JSON object with 'code', 'project_name' and 'contracts'")]
-struct DeployBody {
-    code: Code,
-    project_name: String,
-    contracts: Contracts,
-    #[serde(default)]
-    public: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(expecting = "a JSON object with 'program_id' and 'contracts'")]
-struct AppendBody {
-    program_id: u32,
-    contracts: Contracts,
-}
-
-#[derive(Deserialize)]
-#[serde(expecting = "a JSON object with 'from' and 'to'")]
-struct BackfillBody {
-    from: u32,
-    to: u32,
-}
-
-#[derive(Deserialize)]
-#[serde(expecting = "a JSON object with 'query'")]
-struct QueryBody {
-    query: String,
-    #[serde(default)]
-    params: Vec<serde_json::Value>,
-    max_rows: Option<usize>,
-    #[serde(default)]
-    numbers: Numbers,
-    #[serde(default)]
-    format: Format,
-}
-
-/// Which transactions a trial is run on, beside what a deploy holds.
-#[derive(Deserialize)]
-#[serde(expecting = "a JSON object with 'code' and 'contracts'")]
-struct TrialBody {
-    code: Code,
-    #[serde(default)]
-    project_name: Option<String>,
-    contracts: Contracts,
-    transactions: Option<Vec<String>>,
-    last: Option<usize>,
-}
+const FORMATS: [(&str, Format); 5] = [
+    ("rows", Format::Rows),
+    ("columns", Format::Columns),
+    ("csv", Format::Csv),
+    ("parquet", Format::Parquet),
+    ("arrow", Format::Arrow),
+];
 
 /// `{code, project_name, contracts, public?}`, or the same as the parts of a form.
 pub(super) fn deploy(call: &Call<'_>) -> Result<Deploy, ApiError> {
-    let body = match form_boundary(call) {
-        Some(boundary) => deploy_form(call, boundary)?,
-        None => json(call)?,
-    };
-    let DeployBody { code, project_name, contracts, public } = body;
-    Ok(Deploy { code: code.0, project_name, contracts: parse(contracts)?, public })
+    let known = ["code", "project_name", "contracts", "public"];
+    let body = Members::of_any(call, &known, &["contracts"])?;
+    Ok(Deploy {
+        code: body.required("code", Members::bytes)?,
+        project_name: body.required("project_name", Members::text)?,
+        contracts: contracts(&body)?,
+        public: body.flag("public")?.unwrap_or(false),
+    })
 }
 
 /// `{program_id, contracts}`.
 pub(super) fn append(call: &Call<'_>) -> Result<(ProgramId, Vec<ContractId>), ApiError> {
-    let AppendBody { program_id, contracts } = json(call)?;
-    Ok((ProgramId(program_id), parse(contracts)?))
+    let body = Members::of_json(call, &["program_id", "contracts"])?;
+    Ok((ProgramId(body.required("program_id", Members::whole)?), contracts(&body)?))
 }
 
 /// `{from, to}`.
 pub(super) fn backfill(call: &Call<'_>) -> Result<LedgerRange, ApiError> {
-    let BackfillBody { from, to } = json(call)?;
+    let body = Members::of_json(call, &["from", "to"])?;
+    let (from, to) = (body.required("from", Members::whole)?, body.required("to", Members::whole)?);
     if from > to {
         return Err(ApiError::body(format!("'from' {from} is after 'to' {to}: exchange them")));
     }
@@ -139,34 +53,36 @@ pub(super) fn backfill(call: &Call<'_>) -> Result<LedgerRange, ApiError> {
 
 /// `{query}`, and what is additive.
 pub(super) fn query(call: &Call<'_>) -> Result<QueryRequest, ApiError> {
-    let body: QueryBody = json(call)?;
+    let known = ["query", "params", "max_rows", "numbers", "format"];
+    let body = Members::of_json(call, &known)?;
     Ok(QueryRequest {
-        query: body.query,
-        params: body.params,
-        max_rows: body.max_rows,
-        numbers: body.numbers,
-        format: body.format,
+        query: body.required("query", Members::text)?,
+        params: body.values("params")?.unwrap_or_default(),
+        max_rows: body.whole("max_rows")?.map(|most| most as usize),
+        numbers: body.choice("numbers", &NUMBERS)?.unwrap_or_default(),
+        format: body.choice("format", &FORMATS)?.unwrap_or_default(),
     })
 }
 
-/// A deploy and `transactions` or `last`.
+/// A deploy and `transactions` or `last`, also as the parts of a form.
 pub(super) fn trial(call: &Call<'_>) -> Result<Trial, ApiError> {
-    let body: TrialBody = json(call)?;
-    let on = match (body.transactions, body.last) {
+    let known = ["code", "project_name", "contracts", "transactions", "last"];
+    let body = Members::of_any(call, &known, &["contracts", "transactions"])?;
+    let on = match (body.texts("transactions")?, body.whole("last")?) {
         (Some(_), Some(_)) => {
             return Err(ApiError::body("'transactions' and 'last' exclude each other: give one"));
         }
         (Some(hashes), None) => TrialOn::Transactions(hashes_of(&hashes)?),
-        (None, last) => match last.unwrap_or(TRIED) {
-            0 => return Err(ApiError::body("'last' is 0: give a number from 1 to 100")),
-            last => TrialOn::Last(last.min(MOST_TRIED)),
-        },
+        (None, Some(0)) => {
+            return Err(ApiError::body("'last' is 0: give a number from 1 to 100"));
+        }
+        (None, last) => TrialOn::Last(last.map_or(TRIED, |last| MOST_TRIED.min(last as usize))),
     };
     Ok(Trial {
         deploy: Deploy {
-            code: body.code.0,
-            project_name: body.project_name.unwrap_or_else(|| "trial".to_owned()),
-            contracts: parse(body.contracts)?,
+            code: body.required("code", Members::bytes)?,
+            project_name: body.text("project_name")?.unwrap_or_else(|| "trial".to_owned()),
+            contracts: contracts(&body)?,
             public: false,
         },
         on,
@@ -186,59 +102,88 @@ fn hashes_of(texts: &[String]) -> Result<Vec<TxHash>, ApiError> {
     texts.iter().map(parse).collect()
 }
 
-fn parse(contracts: Contracts) -> Result<Vec<ContractId>, ApiError> {
-    let texts = match contracts {
-        Contracts::List(texts) => texts,
-        Contracts::Text(text) => text.split(',').map(str::to_owned).collect(),
-    };
-    let texts = texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty());
-    let parse = |text: &str| {
+fn contracts(body: &Members<'_>) -> Result<Vec<ContractId>, ApiError> {
+    let parse = |text: &String| {
         text.parse().map_err(|error: ParseError| ApiError::body(format!("'contracts': {error}")))
     };
-    texts.map(parse).collect()
+    body.required("contracts", Members::texts)?.iter().map(parse).collect()
 }
 
-fn json<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, ApiError> {
-    serde_json::from_slice(call.body).map_err(|error| {
-        let problem = match error.classify() {
-            serde_json::error::Category::Data => error.to_string(),
-            _ => format!("it is not JSON: {error}"),
-        };
-        ApiError::body(problem)
-    })
-}
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::json;
 
-fn form_boundary(call: &Call<'_>) -> Option<String> {
-    multer::parse_boundary(call.content_type?).ok()
-}
+    use super::*;
 
-/// The parts `code`, `project_name`, `contracts` (repeated or with commas) and `public` of a form.
-fn deploy_form(call: &Call<'_>, boundary: String) -> Result<DeployBody, ApiError> {
-    let whole = stream::iter([Ok::<_, std::io::Error>(call.body.clone())]);
-    let mut form = Multipart::new(whole, boundary);
-    // All of the body is there: nothing is waited for.
-    Handle::current().block_on(async {
-        let (mut code, mut project_name, mut contracts) = (None, None, Vec::new());
-        let mut public = false;
-        while let Some(field) = form.next_field().await.map_err(broken)? {
-            match field.name().unwrap_or_default() {
-                "code" => code = Some(Code(field.bytes().await.map_err(broken)?.to_vec())),
-                "project_name" => project_name = Some(field.text().await.map_err(broken)?),
-                "contracts" => contracts.push(field.text().await.map_err(broken)?),
-                "public" => public = field.text().await.map_err(broken)?.trim() == "true",
-                _ => {}
-            }
+    fn sentence<T>(read: impl Fn(&Call<'_>) -> Result<T, ApiError>, body: &str) -> String {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let error = read(&Call { body: &body, ..Call::reading("", "") }).err().expect("refused");
+        assert_eq!(error.status_and_code().1, "bad_request");
+        error.to_string()
+    }
+
+    #[test]
+    fn a_wrong_member_is_named_with_its_value_and_what_to_give() {
+        for (member, says) in [
+            (r#""max_rows":-1"#, "'max_rows' is -1: give a whole number in decimal digits"),
+            (r#""max_rows":1.5"#, "'max_rows' is 1.5: give a whole number"),
+            (r#""params":{}"#, "'params' is {}: give a list of values"),
+            ("\"params\":{\n\"a\":1}", "'params' is { \"a\":1}: give a list"),
+            (r#""numbers":"bad""#, r#"'numbers' is "bad": give "exact" or "string""#),
+            (r#""format":"xml""#, r#"'format' is "xml": give "rows" or "columns" or "csv""#),
+            (r#""query":7"#, "'query' is 7: give a text"),
+            (r#""format":"csv","format":"csv""#, "'format' is given more than once"),
+        ] {
+            let others = if member.contains("query") { "" } else { r#""query":"select 1","# };
+            let said = sentence(query, &format!("{{{others}{member}}}"));
+            assert!(said.contains(says), "{said}");
         }
-        let missing = |part: &str| ApiError::body(format!("the form has no part '{part}': add it"));
-        Ok(DeployBody {
-            code: code.ok_or_else(|| missing("code"))?,
-            project_name: project_name.ok_or_else(|| missing("project_name"))?,
-            contracts: Contracts::Text(contracts.join(",")),
-            public,
-        })
-    })
-}
+        for (body, says) in [
+            (r#"{"from":"1","to":2}"#, r#"'from' is "1": give a whole number"#),
+            (r#"{"from":3,"to":2}"#, "'from' 3 is after 'to' 2"),
+            (r#"{"from":3,"to":null}"#, "'to' is missing"),
+            ("[]", "it is not a JSON object: send one, with 'from', 'to'"),
+            ("7", "it is not a JSON object"),
+            ("", "it is not JSON"),
+            (r#"{"from":1,"to":2} x"#, "it is not JSON"),
+        ] {
+            let said = sentence(backfill, body);
+            assert!(said.contains(says), "{said}");
+        }
+        let said = sentence(append, r#"{"program_id":"11","contracts":[]}"#);
+        assert!(said.contains(r#"'program_id' is "11": give a whole number"#), "{said}");
+        for (name, value) in [
+            ("code", json!([1, 256])),
+            ("code", json!("?")),
+            ("project_name", json!(7)),
+            ("contracts", json!({ "a": 1 })),
+            ("contracts", json!([1])),
+            ("public", json!("yes")),
+        ] {
+            let mut body = json!({ "code": [], "project_name": "p", "contracts": [] });
+            body[name] = value.clone();
+            let said = sentence(deploy, &body.to_string());
+            assert!(said.contains(&format!("'{name}' is {value}: give ")), "{said}");
+        }
+    }
 
-fn broken(error: multer::Error) -> ApiError {
-    ApiError::body(format!("the form cannot be read: {error}"))
+    #[test]
+    fn whole_numbers_saturate_and_null_is_not_given() {
+        let body =
+            Bytes::from_static(br#"{"query":"x","max_rows":99999999999999999999,"params":null}"#);
+        let read = query(&Call { body: &body, ..Call::reading("", "") }).unwrap();
+        assert_eq!((read.max_rows, read.params.len()), (Some(u32::MAX as usize), 0));
+        assert_eq!((read.numbers, read.format), (Numbers::Exact, Format::Rows));
+    }
+
+    #[test]
+    fn the_words_of_a_query_are_those_of_its_types() {
+        for (word, format) in FORMATS {
+            assert_eq!(serde_json::to_value(format).unwrap(), word);
+        }
+        for (word, numbers) in NUMBERS {
+            assert_eq!(serde_json::to_value(numbers).unwrap(), word);
+        }
+    }
 }

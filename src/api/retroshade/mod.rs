@@ -2,6 +2,7 @@
 //! how what comes back is spelled as JSON.
 
 mod body;
+mod members;
 mod records;
 
 use serde::Serialize;
