@@ -493,6 +493,32 @@ fn tokens_live_and_die_while_the_service_runs() {
 }
 
 #[test]
+fn the_lines_of_the_readme_work_when_they_are_pasted_in_either_order() {
+    let readme = include_str!("../README.md");
+    let (_, block) = readme.split_once("token:\n\n```sh\n").unwrap();
+    let lines: Vec<_> = block.split_once("```").unwrap().0.lines().collect();
+    let [serve, token, ask] = lines[..] else { panic!("three lines: {lines:?}") };
+    assert!(serve.ends_with(" &") && token.contains("token issue"), "{lines:?}");
+    let programs = Path::new(env!("CARGO_BIN_EXE_orrery")).parent().unwrap().display();
+    for order in [[serve, token], [token, serve]] {
+        let directory = tempfile::tempdir().unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let script = format!(
+            "PATH={programs}:$PATH\ntrap 'kill $!; wait $!' EXIT\n{}\n{}\n{}",
+            order[0],
+            order[1],
+            ask.replace("127.0.0.1:8484", &free),
+        );
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).current_dir(directory.path());
+        // The networks have public sources, which tests leave alone.
+        shell.env("ORRERY_SOURCE_KIND", "none").env("ORRERY_HTTP_LISTEN", &free);
+        let ran: Ran = shell.output().unwrap().into();
+        assert_eq!(ran.json(), serde_json::json!([]), "{order:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn a_port_in_use_is_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

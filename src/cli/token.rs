@@ -12,7 +12,7 @@ use super::{Common, Failure, flag, output};
 /// Issue, list and revoke tokens
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  orrery token issue --data-dir d --sub alice
+  orrery token issue --data-dir d --network testnet --sub alice
   orrery token issue --data-dir d --sub bob --plan builder --days 30 --scope read
   orrery token list --data-dir d
   orrery token revoke --data-dir d 6f1e…")]
