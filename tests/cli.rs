@@ -519,6 +519,21 @@ fn the_lines_of_the_readme_work_when_they_are_pasted_in_either_order() {
 }
 
 #[test]
+fn a_base_without_rest_is_guessed() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let service = Service::start(at, &["--data-dir", "d", "--network", "testnet"]);
+    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "a"]).stdout;
+    let base = format!("http://{}", service.address);
+    let ask = ["list", "--base", &base, "--jwt", token.trim()];
+    run(at, &ask).refuses(1, &["there is no route '/retroshade/list'", "--base", "ends in /rest"]);
+    let rest = format!("{base}/rest");
+    let status = ["status", "7", "--base", &rest, "--jwt", token.trim()];
+    let ran = run(at, &status);
+    assert!(ran.code == 1 && !ran.stderr.contains("--base"), "{}", ran.stderr);
+}
+
+#[test]
 fn a_port_in_use_is_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -106,6 +106,9 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     let said = serde_json::from_slice::<Value>(body).ok();
     let said = said.as_ref().and_then(|body| body.get("error")?.as_str());
     Failure::failed(match said {
+        Some(sentence) if sentence.starts_with("there is no route") => {
+            format!("{sentence}; check --base, which ends in /rest")
+        }
         Some(sentence) => sentence.to_owned(),
         None => format!("the service answered {status}: check --base, which ends in /rest"),
     })
