@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     match cli::run(cli::Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("orrery: {failure}");
+            failure.report();
             failure.exit_code()
         }
     }

@@ -3,6 +3,7 @@
 mod common {
     pub mod client;
     pub mod signal;
+    pub mod terminal;
 }
 
 use std::fs;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use common::client::HTTP;
 use common::signal::{self, Signal};
+use common::terminal::on_terminal;
 use orrery::domain::Network;
 use orrery::store::Store;
 use serde_json::Value;
@@ -516,6 +518,41 @@ fn the_lines_of_the_readme_work_when_they_are_pasted_in_either_order() {
         let ran: Ran = shell.output().unwrap().into();
         assert_eq!(ran.json(), serde_json::json!([]), "{order:?}: {}", ran.stderr);
     }
+}
+
+#[test]
+fn a_terminal_gets_no_control_characters_of_others_and_a_pipe_gets_everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let service = Service::start(at, &["--data-dir", "d", "--network", "testnet"]);
+    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "a"]).stdout;
+    let base = format!("http://{}/rest", service.address);
+    let settings = [("ORRERY_BASE", base.as_str()), ("ORRERY_JWT", token.trim())];
+    let piped = |arguments: &[&str]| -> Ran {
+        orrery(at).args(arguments).envs(settings).output().unwrap().into()
+    };
+    let sql = "select chr(27)||'[31mred'||chr(10)||'x'||chr(155) as \"a\u{1b}[2J\"";
+    let red = "\u{1b}[31mred\nx\u{9b}";
+    let tables_ready = || (piped(&["query", sql]).code == 0).then_some(());
+    until("the tables can be asked", tables_ready);
+    assert_eq!(piped(&["query", sql]).json(), serde_json::json!([{ "a\u{1b}[2J": red }]));
+    let csv = piped(&["query", sql, "--format", "csv"]).stdout;
+    assert_eq!(csv, format!("a\u{1b}[2J\r\n\"{red}\"\r\n"));
+
+    let on = |arguments: &[&str]| on_terminal(at, arguments, &settings);
+    let Some((drawn, code)) = on(&["query", sql]) else { return };
+    assert_eq!((drawn.as_str(), code), ("a\\u001b[2J\n\\u001b[31mred\\nx\\u009b\n", 0));
+    for more in [&["--json"][..], &["--format", "columns"], &["--format", "csv"]] {
+        let (text, code) = on(&[&["query", sql][..], more].concat()).unwrap();
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains("[31mred") && text.contains("\\u009b"), "{text:?}");
+        assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text:?}");
+    }
+    let (text, code) = on(&["query", "select 1", "--format", "arrow"]).unwrap();
+    assert!(code == 2 && text.contains("send it to a file"), "{text}");
+    let (text, code) = on(&["query", "select \"\u{9b}2J\" from nowhere"]).unwrap();
+    assert!(code == 1 && text.starts_with("orrery: "), "{text}");
+    assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! How the program ends when it does not do what it was asked.
 
 use std::fmt;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use orrery::auth::AuthError;
@@ -13,6 +14,8 @@ use orrery::source::files::FilesError;
 use orrery::source::sandbox_network::SandboxNetworkError;
 use orrery::store::StoreError;
 use orrery::tables::worker::WorkerError;
+
+use super::output;
 
 /// One sentence and an exit code.
 #[derive(Debug)]
@@ -40,6 +43,15 @@ impl Failure {
     /// The same failure, with something to add.
     pub fn and(self, more: impl fmt::Display) -> Self {
         Self { sentence: format!("{}; {more}", self.sentence), ..self }
+    }
+
+    /// Writes the sentence to standard error.
+    pub fn report(&self) {
+        if io::stderr().is_terminal() {
+            eprintln!("orrery: {}", output::harmless_lines(&self.sentence));
+        } else {
+            eprintln!("orrery: {self}");
+        }
     }
 
     /// Code for the operating system.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::Failure;
+use super::{Failure, output};
 
 /// Characters of a cell; longer ones are cut off.
 const WIDEST: usize = 64;
@@ -55,9 +55,10 @@ pub fn draw(json: &[u8], columns: &[&str]) -> Result<String, Failure> {
 }
 
 fn lines(object: &Object) -> String {
-    let widest = object.0.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let names: Vec<_> = object.0.iter().map(|(name, _)| output::harmless(name)).collect();
+    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
-    for (name, value) in &object.0 {
+    for (name, (_, value)) in names.iter().zip(&object.0) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<widest$}  {}", cell(value));
     }
@@ -72,33 +73,42 @@ fn table(objects: &[Object], columns: &[&str]) -> String {
     };
     let value = |object: &Object, name: &str| {
         let member = object.0.iter().find(|(known, _)| known == name);
-        member.map(|(_, value)| shortened(&cell(value))).unwrap_or_default()
+        member.map(|(_, value)| cell(value)).unwrap_or_default()
     };
     let rows: Vec<Vec<String>> = objects
         .iter()
         .map(|object| names.iter().map(|name| value(object, name)).collect())
         .collect();
+    grid(&names, &rows)
+}
+
+/// A head and rows, with columns as wide as the longest of their cells.
+fn grid(names: &[&str], rows: &[Vec<String>]) -> String {
+    let head: Vec<String> = names.iter().map(|name| output::harmless(name).into_owned()).collect();
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| shortened(cell)).collect()).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([names[column].chars().count()]).max().unwrap_or(0)
+        cells.chain([head[column].chars().count()]).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..names.len()).map(width).collect();
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let line = |cells: &[String]| {
         let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
         format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
     };
-    let head = line(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-    rows.iter().fold(head, |text, row| text + &line(row))
+    rows.iter().fold(line(&head), |text, row| text + &line(row))
 }
 
+/// A value in one line of a table.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => output::harmless(text).into_owned(),
         Value::Array(values) if values.iter().all(Value::is_string) => {
             values.iter().map(cell).collect::<Vec<_>>().join(",")
         }
-        other => other.to_string(),
+        // JSON leaves some control characters as they are.
+        other => output::harmless(&other.to_string()).into_owned(),
     }
 }
 
@@ -119,6 +129,14 @@ mod tests {
         assert_eq!(draw(json, &[]).unwrap(), "z   a\n1   x\n22\n");
         assert_eq!(draw(json, &["a"]).unwrap(), "a\nx\n\n");
         assert_eq!(draw(b"[]", &[]).unwrap(), "nothing\n");
+    }
+
+    #[test]
+    fn cells_and_names_cannot_break_a_table() {
+        let json = r#"[{"a\u001b[2J":"x\ny","b":["\u0007"],"c":{"d":"\u009b"}}]"#;
+        let expected = "a\\u001b[2J  b       c\nx\\ny        \\u0007  {\"d\":\"\\u009b\"}\n";
+        assert_eq!(draw(json.as_bytes(), &[]).unwrap(), expected);
+        assert_eq!(draw(br#"{"\u001b":"\u001b\n"}"#, &[]).unwrap(), "\\u001b  \\u001b\\n\n");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Standard output: for people on a terminal, for programs elsewhere.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use super::Failure;
@@ -31,6 +33,33 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
 /// Whether a person reads the results.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
+}
+
+/// With control characters spelled as JSON spells them. A terminal would obey them, and texts come from a
+/// public network: one could change what stands on the screen, or break a table.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut spelled = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        match character {
+            '\n' => spelled.push_str("\\n"),
+            '\r' => spelled.push_str("\\r"),
+            '\t' => spelled.push_str("\\t"),
+            control if control.is_control() => {
+                // Writing to a string cannot fail.
+                let _ = write!(spelled, "\\u{:04x}", u32::from(control));
+            }
+            other => spelled.push(other),
+        }
+    }
+    Cow::Owned(spelled)
+}
+
+/// The same for a text of several lines, whose ends stay.
+pub fn harmless_lines(text: &str) -> String {
+    text.lines().map(harmless).collect::<Vec<_>>().join("\n")
 }
 
 /// UNIX seconds as ISO 8601 UTC.
@@ -69,6 +98,20 @@ pub fn count(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_left_that_a_terminal_obeys() {
+        assert_eq!(harmless("plain · …"), "plain · …");
+        assert_eq!(
+            harmless("\u{1b}[31m\n\r\t\u{7f}\u{9b}2J\u{0}"),
+            r"\u001b[31m\n\r\t\u007f\u009b2J\u0000"
+        );
+        assert_eq!(harmless_lines("a\u{7}\r\nb\rc\n"), "a\\u0007\nb\\rc");
+        // What was JSON is, and means the same.
+        let json = "\"\u{9b}\u{7f}\"";
+        let read = |text: &str| serde_json::from_str::<String>(text).unwrap();
+        assert_eq!(read(&harmless_lines(json)), read(json));
+    }
 
     #[test]
     fn shows_numbers_as_people_read_them() {

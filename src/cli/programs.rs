@@ -243,6 +243,13 @@ impl Code {
 
 impl Query {
     fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let to_terminal = output::is_terminal();
+        if to_terminal && matches!(self.format, Format::Parquet | Format::Arrow) {
+            let format = word(self.format);
+            return Err(Failure::usage(format!(
+                "--format {format} is nothing for a terminal: send it to a file, as in `… > rows.{format}`"
+            )));
+        }
         let params = self
             .params
             .iter()
@@ -260,6 +267,7 @@ impl Query {
         match self.format {
             Format::Rows => show(answer, &self.output, &[]),
             Format::Columns => answer.print(),
+            Format::Csv if to_terminal => answer.print(),
             Format::Csv | Format::Parquet | Format::Arrow => output::print_bytes(&answer.0),
         }
     }

@@ -1,6 +1,5 @@
 //! A service's HTTP interface, asked as its users ask it.
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
@@ -85,10 +84,14 @@ impl Body {
             .map_err(|error| Failure::failed(format!("the service's answer is not JSON: {error}")))
     }
 
-    /// Prints it as it is, with an end of line.
+    /// Prints it as it is, with an end of line; a terminal gets no control characters.
     pub fn print(&self) -> Result<(), Failure> {
         let text = String::from_utf8_lossy(&self.0);
-        output::print(&format!("{}\n", text.trim_end()))
+        let text = text.trim_end();
+        match output::is_terminal() {
+            true => output::print(&format!("{}\n", output::harmless_lines(text))),
+            false => output::print(&format!("{text}\n")),
+        }
     }
 }
 
@@ -116,5 +119,5 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
 
 /// Whether a table is drawn: for a person, who did not ask for JSON.
 pub fn draws_tables(json: bool) -> bool {
-    !json && std::io::stdout().is_terminal()
+    !json && output::is_terminal()
 }
