@@ -675,7 +675,7 @@ fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
         rows = until("the rows grow", || Some(trades()).filter(|rows| *rows > before));
         let ask = |path: &str| {
             let (before, _) = commands[1].rsplit_once(" '").unwrap();
-            pasted(&format!("{before} 'http://{}/retroshade/{path}'", demo.address))
+            pasted(&format!("{before} 'http://{}/rest/retroshade/{path}'", demo.address))
         };
         assert_eq!(ask("list").as_array().unwrap().len(), 1, "it is deployed once");
         let status = ask("1/status");

@@ -15,6 +15,8 @@ pub enum State {
     Done,
     /// Somebody cancelled it.
     Cancelled,
+    /// It cannot go on; its message says why.
+    Stopped,
 }
 
 impl State {
@@ -24,6 +26,7 @@ impl State {
             Self::Running => "running",
             Self::Done => "done",
             Self::Cancelled => "cancelled",
+            Self::Stopped => "stopped",
         }
     }
 }
@@ -33,15 +36,16 @@ impl State {
 pub struct Order {
     /// The program.
     pub program: ProgramId,
-    /// The ledgers that were asked for.
+    /// The ledgers that were asked for, up to the newest that was stored then.
     #[serde(with = "range")]
     pub ledgers: LedgerRange,
-    /// The first ledger that is not done.
+    /// The first ledger that is not done; the last one when all are.
     #[serde(with = "sequence")]
     pub next: LedgerSeq,
     /// Where it stands.
     pub state: State,
-    /// Ledgers that were passed over because they are not stored.
+    /// Ledgers that were asked for and are not stored: those that were passed over, and those after all
+    /// that were stored when the order came.
     pub missing: u64,
     /// Runs.
     pub executions: u64,
@@ -55,18 +59,23 @@ pub struct Order {
 }
 
 impl Order {
-    /// An order of which nothing is done.
-    pub(super) fn new(program: ProgramId, ledgers: LedgerRange) -> Self {
+    /// An order of which nothing is done. Nobody has to wait for ledgers after the `newest` that is stored:
+    /// they are for the program as they come.
+    pub(super) fn new(program: ProgramId, asked: LedgerRange, newest: Option<LedgerSeq>) -> Self {
+        let last = newest.map_or(asked.first, |newest| newest.max(asked.first)).min(asked.last);
+        let ledgers = LedgerRange { first: asked.first, last };
+        let missing = asked.len() - ledgers.len();
         Self {
             program,
             ledgers,
             next: ledgers.first,
             state: State::Running,
-            missing: 0,
+            missing,
             executions: 0,
             errors: 0,
             rows: 0,
-            message: None,
+            message: (missing > 0)
+                .then(|| format!("{missing} of the ledgers come after the newest that is stored")),
         }
     }
 
@@ -87,8 +96,8 @@ impl Order {
                 self.state = State::Done;
                 self.message = (self.missing > 0).then(|| {
                     format!(
-                        "{} of the ledgers are not stored: fetch them with `orrery backfill`, then \
-                         ask again",
+                        "{} of the ledgers that were asked for are not stored: fetch them with \
+                         `orrery backfill`, then ask again",
                         self.missing
                     )
                 });
@@ -130,23 +139,39 @@ mod range {
 mod tests {
     use super::*;
 
+    const NEWEST: Option<LedgerSeq> = Some(LedgerSeq(9));
+
     #[test]
     fn an_order_ends_after_its_last_ledger() {
-        let mut order = Order::new(ProgramId(1), LedgerRange::new(5, 9));
+        let mut order = Order::new(ProgramId(1), LedgerRange::new(5, 9), NEWEST);
         assert_eq!((order.done(), order.state), (0, State::Running));
         order.reached(Some(LedgerSeq(9)));
         assert_eq!((order.done(), order.state), (4, State::Running));
         let stored = serde_json::to_vec(&order).unwrap();
         assert_eq!(serde_json::from_slice::<Order>(&stored).unwrap(), order);
         order.reached(Some(LedgerSeq(10)));
-        assert_eq!((order.done(), order.state), (5, State::Done));
+        assert_eq!((order.done(), order.state, order.message), (5, State::Done, None));
     }
 
     #[test]
     fn ledgers_that_were_not_there_are_told() {
-        let mut order = Order::new(ProgramId(1), LedgerRange::new(u32::MAX, u32::MAX));
-        order.missing = 1;
-        order.reached(None);
-        assert!(order.message.unwrap().contains("not stored"));
+        let mut order = Order::new(ProgramId(1), LedgerRange::new(5, 109), NEWEST);
+        assert_eq!((order.ledgers, order.missing), (LedgerRange::new(5, 9), 100));
+        assert!(order.message.as_ref().unwrap().starts_with("100 of the ledgers come after"));
+        order.reached(Some(LedgerSeq(10)));
+        let sentence = "100 of the ledgers that were asked for are not stored: fetch them with \
+                        `orrery backfill`, then ask again";
+        assert_eq!(order.message.as_deref(), Some(sentence));
+    }
+
+    #[test]
+    fn of_what_is_all_in_the_future_one_ledger_is_looked_at() {
+        for newest in [None, NEWEST] {
+            let mut order = Order::new(ProgramId(1), LedgerRange::new(50, 149), newest);
+            assert_eq!((order.ledgers, order.missing), (LedgerRange::new(50, 50), 99));
+            order.missing += 1;
+            order.reached(None);
+            assert!(order.message.unwrap().starts_with("100 of the ledgers"));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Brings rows from the store, where they are true, into the tables, where they are asked for. Knows
 //! who reads which program and how far each file has got; a file may be lost at any time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,10 @@ use crate::tables::{Change, Row, Tables, event_id};
 
 /// Runs that go into the tables with one commit, at the most.
 const RUNS_AT_ONCE: usize = 2048;
+/// Bytes of their rows, at the most, unless one run has more.
+const BYTES_AT_ONCE: usize = 8 << 20;
+/// How long one owner's file is filled before it is the next one's turn.
+const TURN: Duration = Duration::from_millis(250);
 /// Between two attempts to reach tables that failed.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a query waits for a file that is being filled.
@@ -41,9 +45,24 @@ struct News {
     stopped: bool,
 }
 
+/// How all owners' tables are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Fed {
+    /// Owners with tables.
+    pub owners: usize,
+    /// Those of them for whom there are more rows to bring.
+    pub behind: usize,
+    /// Those whose tables cannot be changed right now. The log says why.
+    pub failed: usize,
+}
+
 /// What is known of an owner's file.
 #[derive(Default)]
 struct File {
+    /// It has once had all rows that there were.
+    was_full: bool,
+    /// The program that was last given rows.
+    last: ProgramId,
     /// Log numbers that it has; none when that has to be asked.
     fed: Option<BTreeMap<ProgramId, u64>>,
     /// How its programs were when it was told of them.
@@ -96,46 +115,81 @@ impl Feeder {
         self.changed.notify_all();
     }
 
-    /// Feeds until stopped; `report` is told how each round went, and for how many owners.
-    pub(super) fn work(&self, mut report: impl FnMut(Result<usize, &ProgramError>)) {
+    /// Feeds until stopped; `report` is told after each round how all are.
+    pub(super) fn work(&self, mut report: impl FnMut(Fed)) {
+        let mut failed = BTreeMap::new();
         let mut wait = None;
-        loop {
-            {
-                let mut news = self.news.lock();
-                while !news.any && !news.stopped {
-                    match wait {
-                        None => self.changed.wait(&mut news),
-                        Some(until) => {
-                            if self.changed.wait_until(&mut news, until).timed_out() {
-                                break;
-                            }
-                        }
-                    }
-                }
-                if news.stopped {
-                    return;
-                }
-                news.any = false;
-            }
-            let owners = self.owners();
-            let fed = owners.iter().try_for_each(|owner| self.feed(owner));
-            wait = fed.is_err().then(|| Instant::now() + RETRY);
-            report(fed.as_ref().map(|()| owners.len()));
+        while self.news(wait) {
+            let fed = self.round(&mut failed);
+            report(fed);
+            wait = match fed.behind {
+                0 => failed.values().min().copied(),
+                _ => Some(Instant::now()),
+            };
         }
     }
 
-    /// Brings an owner's file up to what is stored now.
-    pub(super) fn feed(&self, owner: &Owner) -> Result<(), ProgramError> {
-        let file = Arc::clone(self.files.lock().entry(owner.clone()).or_default());
-        let mut file = file.lock();
-        self.feed_locked(owner, &mut file)
+    /// Waits for news, `until` then at the longest; false when stopped.
+    fn news(&self, until: Option<Instant>) -> bool {
+        let mut news = self.news.lock();
+        while !news.any && !news.stopped {
+            match until {
+                None => self.changed.wait(&mut news),
+                Some(until) => {
+                    if self.changed.wait_until(&mut news, until).timed_out() {
+                        break;
+                    }
+                }
+            }
+        }
+        news.any = false;
+        !news.stopped
     }
 
-    fn feed_locked(&self, owner: &Owner, file: &mut File) -> Result<(), ProgramError> {
-        let done = self.feed_file(owner, file);
-        if done.is_err() {
+    /// A turn for everybody, but for those who have `failed` and are not to be tried again yet: nobody
+    /// waits for what is wrong with another one's tables.
+    fn round(&self, failed: &mut BTreeMap<Owner, Instant>) -> Fed {
+        let owners = self.owners();
+        let mut fed = Fed { owners: owners.len(), ..Fed::default() };
+        failed.retain(|owner, _| owners.contains(owner));
+        for owner in owners {
+            let now = Instant::now();
+            if failed.get(&owner).is_none_or(|again| *again <= now) {
+                match self.feed(&owner, Some(now + TURN)) {
+                    Ok(full) => {
+                        fed.behind += usize::from(!full);
+                        failed.remove(&owner);
+                    }
+                    Err(error) => {
+                        tracing::error!(%owner, "rows cannot be brought into the tables: {error}");
+                        failed.insert(owner, Instant::now() + RETRY);
+                    }
+                }
+            }
+        }
+        fed.failed = failed.len();
+        fed
+    }
+
+    /// Brings an owner's file up to what is stored now, for as long as there is time: one part of what
+    /// is missing at least. Says whether it got there.
+    pub(super) fn feed(&self, owner: &Owner, until: Option<Instant>) -> Result<bool, ProgramError> {
+        let file = Arc::clone(self.files.lock().entry(owner.clone()).or_default());
+        let mut file = file.lock();
+        self.feed_locked(owner, &mut file, until)
+    }
+
+    fn feed_locked(
+        &self,
+        owner: &Owner,
+        file: &mut File,
+        until: Option<Instant>,
+    ) -> Result<bool, ProgramError> {
+        let done = self.feed_file(owner, file, until);
+        match &done {
+            Ok(full) => file.was_full |= full,
             // Whether the last change is in the file is not known.
-            *file = File::default();
+            Err(_) => *file = File::default(),
         }
         done
     }
@@ -144,23 +198,36 @@ impl Feeder {
     /// everything that was deployed since.
     ///
     /// # Errors
-    /// [`QueryError::Unavailable`] while the file is being filled.
-    pub(super) fn current(&self, owner: &Owner) -> Result<(), ProgramError> {
+    /// [`QueryError::Unavailable`] while the file is being filled, or when it cannot be.
+    pub(super) fn current(&self, owner: &Owner) -> Result<(), QueryError> {
+        let filled = || QueryError::Unavailable("the tables are being filled".to_owned());
         let file = Arc::clone(self.files.lock().entry(owner.clone()).or_default());
-        let Some(mut file) = file.try_lock_for(PATIENCE) else {
-            return Err(QueryError::Unavailable("the tables are being filled".to_owned()).into());
-        };
-        match &file.fed {
-            Some(fed) if !self.tables.is_incomplete(owner) => {
-                let has = |program| fed.contains_key(program);
-                if self.registry.readable(owner).iter().all(has) {
-                    return Ok(());
-                }
-            }
-            // The process behind the file was started anew, and found less than there was.
-            _ => *file = File::default(),
+        let mut file = file.try_lock_for(PATIENCE).ok_or_else(filled)?;
+        if self.is_current(owner, &file) {
+            return Ok(());
         }
-        self.feed_locked(owner, &mut file)
+        if self.tables.is_incomplete(owner) {
+            // The process behind the file was started anew, and found less than there was.
+            *file = File::default();
+        }
+        let fed = self.feed_locked(owner, &mut file, Some(Instant::now() + PATIENCE));
+        let full = fed.map_err(|error| {
+            // Who asks has nothing from the details, which may tell where files are.
+            tracing::warn!(%owner, "a query cannot be answered: {error}");
+            QueryError::Unavailable("the tables cannot be read right now".to_owned())
+        })?;
+        if full || self.is_current(owner, &file) {
+            return Ok(());
+        }
+        self.wake();
+        Err(filled())
+    }
+
+    fn is_current(&self, owner: &Owner, file: &File) -> bool {
+        let has_all = |fed: &BTreeMap<_, _>| {
+            self.registry.readable(owner).iter().all(|program| fed.contains_key(program))
+        };
+        file.was_full && file.fed.as_ref().is_some_and(has_all) && !self.tables.is_incomplete(owner)
     }
 
     /// Everybody who has programs, or has asked for others' public ones.
@@ -171,7 +238,12 @@ impl Feeder {
         owners
     }
 
-    fn feed_file(&self, owner: &Owner, file: &mut File) -> Result<(), ProgramError> {
+    fn feed_file(
+        &self,
+        owner: &Owner,
+        file: &mut File,
+        until: Option<Instant>,
+    ) -> Result<bool, ProgramError> {
         let manifests = self.registry.manifests(owner, true);
         let known = match file.fed.take() {
             Some(known) => known,
@@ -188,65 +260,71 @@ impl Feeder {
                 file.told.remove(&id);
             }
         }
-        for manifest in &manifests {
-            self.feed_program(owner, manifest.id, fed, &mut file.told)?;
+        // By turns, beginning where the last time ended: one with many rows does not hold up the others.
+        let mut left: VecDeque<_> = manifests.iter().map(|manifest| manifest.id).collect();
+        left.rotate_left(left.iter().take_while(|id| **id <= file.last).count());
+        while let Some(program) = left.pop_front() {
+            if self.feed_program(owner, program, fed, &mut file.told)? {
+                left.push_back(program);
+            }
+            file.last = program;
+            if !left.is_empty() && until.is_some_and(|until| Instant::now() > until) {
+                return Ok(false);
+            }
         }
         self.tables.set_complete(owner)?;
-        Ok(())
+        Ok(true)
     }
 
+    /// Brings the next rows of a program. Says whether there are more.
     fn feed_program(
         &self,
         owner: &Owner,
         id: ProgramId,
         fed: &mut BTreeMap<ProgramId, u64>,
         told: &mut BTreeMap<ProgramId, Told>,
-    ) -> Result<(), ProgramError> {
-        loop {
-            let known = fed.get(&id).copied();
-            let from = known.unwrap_or(0);
-            let (rows, runs, up_to) = self.rows_after(id, from)?;
-            // After the rows: what they needed of the tables is in the manifest by now.
-            let Some(entry) = self.registry.get(id) else { return Ok(()) };
-            let now = Told::of(&entry.cell.lock().manifest, owner);
-            let mut changes = Vec::new();
-            if known.is_none() || told.get(&id) != Some(&now) {
-                changes.push(Change::Program {
-                    id,
-                    project: now.project.clone(),
-                    own: now.own,
-                    schema: now.schema.clone(),
-                });
-            }
-            if !rows.is_empty() {
-                changes.push(Change::Rows { program: id, after: from, up_to, rows });
-            }
-            if changes.is_empty() {
-                return Ok(());
-            }
+    ) -> Result<bool, ProgramError> {
+        let known = fed.get(&id).copied();
+        let from = known.unwrap_or(0);
+        let Batch { rows, up_to, more } = self.rows_after(id, from)?;
+        // After the rows: what they needed of the tables is in the manifest by now.
+        let Some(entry) = self.registry.get(id) else { return Ok(false) };
+        let now = Told::of(&entry.cell.lock().manifest, owner);
+        let mut changes = Vec::new();
+        if known.is_none() || told.get(&id) != Some(&now) {
+            changes.push(Change::Program {
+                id,
+                project: now.project.clone(),
+                own: now.own,
+                schema: now.schema.clone(),
+            });
+        }
+        if !rows.is_empty() {
+            changes.push(Change::Rows { program: id, after: from, up_to, rows });
+        }
+        if !changes.is_empty() {
             self.tables.apply(owner, changes)?;
             told.insert(id, now);
             fed.insert(id, up_to);
-            if runs < RUNS_AT_ONCE {
-                return Ok(());
-            }
         }
+        Ok(more)
     }
 
-    /// Rows of the next runs after a number of the log, how many runs these are, and the last number.
-    fn rows_after(
-        &self,
-        program: ProgramId,
-        from: u64,
-    ) -> Result<(Vec<Row>, usize, u64), ProgramError> {
-        let (mut rows, mut runs, mut up_to) = (Vec::new(), 0, from);
-        self.store.row_log_after(program, from, RUNS_AT_ONCE, |number, position, value| {
+    /// Rows of the next runs after a number of the log.
+    fn rows_after(&self, program: ProgramId, from: u64) -> Result<Batch, ProgramError> {
+        let mut batch = Batch { rows: Vec::new(), up_to: from, more: false };
+        let (mut runs, mut bytes) = (0, 0);
+        self.store.row_log_after(program, from, |number, position, value| {
+            if runs == RUNS_AT_ONCE || (runs > 0 && bytes + value.len() > BYTES_AT_ONCE) {
+                batch.more = true;
+                return Ok(false);
+            }
             let run = RunRows::decode(value).map_err(|_| StoreError::Corrupt {
                 family: "rows",
                 key: format!("program {program}, ledger {}", position.ledger),
             })?;
             for (index, emit) in (0..).zip(run.emits) {
-                rows.push(Row {
+                batch.rows.push(Row {
                     event_id: event_id(program, &run.transaction, index),
                     transaction: run.transaction,
                     ledger: position.ledger,
@@ -254,9 +332,18 @@ impl Feeder {
                     emit,
                 });
             }
-            (runs, up_to) = (runs + 1, number);
-            Ok(())
+            (runs, bytes, batch.up_to) = (runs + 1, bytes + value.len(), number);
+            Ok(true)
         })?;
-        Ok((rows, runs, up_to))
+        Ok(batch)
     }
+}
+
+/// Rows that go into the tables at once.
+struct Batch {
+    rows: Vec<Row>,
+    /// Number of the last of their runs in the log.
+    up_to: u64,
+    /// There are more runs after these.
+    more: bool,
 }

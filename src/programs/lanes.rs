@@ -11,8 +11,14 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::domain::ProgramId;
 
-/// A turn on the fast lane ends after this long, finished or not.
+/// A turn ends after this long, finished or not, but for the run that is under way.
 pub(super) const SHORT_TURN: Duration = Duration::from_millis(50);
+
+/// Whether the runs of a turn that began then went on for too long. A program of many short runs can be cut
+/// short between any two of them; one whose runs are long cannot, and is the one that holds up others.
+pub(super) fn held_up(begun: Instant) -> bool {
+    begun.elapsed() >= 2 * SHORT_TURN
+}
 
 /// How much the newest turn counts in the average, in per cent.
 const NEWEST_COUNTS: u32 = 25;
@@ -33,8 +39,8 @@ pub(super) enum Turn {
     Idle,
     /// Something was done, and there may be more.
     Worked {
-        /// It was cut short, because it took too long for the fast lane.
-        cut_short: bool,
+        /// A run took so long that others had to wait: see [`held_up`].
+        held_up: bool,
     },
     /// It failed through no fault of the program's; to be tried again after a while.
     Failed(Duration),
@@ -153,13 +159,10 @@ impl Lanes {
             Turn::Worked { .. } => Some(now),
             Turn::Failed(wait) => Some(now + wait),
         };
-        if let Turn::Worked { cut_short } = outcome {
+        if let Turn::Worked { held_up } = outcome {
             slot.usual = (slot.usual * (100 - NEWEST_COUNTS) + took * NEWEST_COUNTS) / 100;
-            // A program of many short runs can be cut short between any two of them; one whose runs are
-            // long cannot, and is the one that holds up others. Back again it takes half of what makes a
-            // turn too long, so that a program does not go to and fro.
-            let holds_up = cut_short && took >= 2 * SHORT_TURN;
-            slot.slow = holds_up || (slot.slow && slot.usual > SHORT_TURN / 2);
+            // One long turn does, and it takes several short ones to come back.
+            slot.slow = held_up || (slot.slow && slot.usual > SHORT_TURN * 3 / 2);
         }
         self.changed.notify_all();
     }
@@ -202,7 +205,7 @@ mod tests {
     const FAST: ProgramId = ProgramId(1);
     const SLOW: ProgramId = ProgramId(2);
 
-    const SHORT: Turn = Turn::Worked { cut_short: false };
+    const SHORT: Turn = Turn::Worked { held_up: false };
 
     /// Programs that have had a short turn.
     fn lanes() -> Lanes {
@@ -247,9 +250,9 @@ mod tests {
     #[test]
     fn a_slow_program_leaves_the_fast_lane_and_comes_back() {
         let lanes = lanes();
-        let cut = Turn::Worked { cut_short: true };
+        let long = Turn::Worked { held_up: true };
         let first = lanes.next(Lane::Fast).unwrap();
-        lanes.done(first, cut, 20 * SHORT_TURN);
+        lanes.done(first, long, 20 * SHORT_TURN);
         let other = lanes.next(Lane::Fast).unwrap();
         assert_ne!(first, other, "the slow one is not for the fast lane");
         assert_eq!(lanes.next(Lane::Slow), Some(first));
@@ -273,7 +276,7 @@ mod tests {
         for _ in 0..20 {
             let program = lanes.next(Lane::Fast).unwrap();
             *turns.entry(program).or_insert(0) += 1;
-            lanes.done(program, Turn::Worked { cut_short: true }, SHORT_TURN + SHORT_TURN / 50);
+            lanes.done(program, SHORT, SHORT_TURN + SHORT_TURN / 50);
         }
         assert_eq!((turns[&FAST], turns[&SLOW]), (10, 10));
     }

@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 
 use super::ProgramError;
 use super::feeder::Feeder;
-use super::lanes::{Lane, SHORT_TURN, Turn};
+use super::lanes::{SHORT_TURN, Turn, held_up};
 use super::manifest::Manifest;
 use super::records::RunSource;
 use super::registry::{Entry, Registry, put_manifest, put_progress};
 use super::runner::{Effects, RETRY, Runner};
-use crate::domain::{Owner, ProgramId};
+use crate::domain::ProgramId;
 use crate::observe::health::Health;
 use crate::store::Queued;
 
@@ -59,13 +59,13 @@ impl Live {
     }
 
     /// One turn of a program.
-    pub(super) fn turn(&self, program: ProgramId, lane: Lane) -> Turn {
+    pub(super) fn turn(&self, program: ProgramId) -> Turn {
         let Some(entry) = self.registry.get(program) else {
             self.begun.lock().remove(&program);
             self.trouble.lock().remove(&program);
             return Turn::Idle;
         };
-        match self.next_ledger(&entry, lane) {
+        match self.next_ledger(&entry) {
             Ok(turn) => {
                 if self.trouble.lock().remove(&program).is_some() {
                     self.report();
@@ -90,7 +90,7 @@ impl Live {
         }
     }
 
-    fn next_ledger(&self, entry: &Entry, lane: Lane) -> Result<Turn, ProgramError> {
+    fn next_ledger(&self, entry: &Entry) -> Result<Turn, ProgramError> {
         let (manifest, after) = {
             let cell = entry.cell.lock();
             (cell.manifest.clone(), cell.progress.queue)
@@ -98,7 +98,7 @@ impl Live {
         if !manifest.running {
             return Ok(Turn::Idle);
         }
-        if self.owner_is_full(&manifest.owner) {
+        if self.runner.is_full(&self.registry, &manifest.owner) {
             return self.stop_full(entry, &manifest);
         }
         let begun = self.begun.lock().remove(&entry.id);
@@ -112,11 +112,13 @@ impl Live {
                 None => return Ok(Turn::Idle),
             },
         };
-        let until = (lane == Lane::Fast).then(|| Instant::now() + SHORT_TURN);
-        let effects = self.runner.run(entry, &manifest.contracts, effects, until)?;
+        let begun = Instant::now();
+        let effects =
+            self.runner.run(entry, &manifest.contracts, effects, Some(begun + SHORT_TURN))?;
+        let held_up = held_up(begun);
         if effects.rest.is_some() {
             self.begun.lock().insert(entry.id, (queued, effects));
-            return Ok(Turn::Worked { cut_short: true });
+            return Ok(Turn::Worked { held_up });
         }
         let written = self.runner.write(entry, &effects, |progress, _| {
             progress.queue = progress.queue.max(queued.number);
@@ -128,7 +130,7 @@ impl Live {
         if self.done.fetch_add(1, Ordering::Relaxed).is_multiple_of(CLEARED_AFTER) {
             self.unqueue()?;
         }
-        Ok(Turn::Worked { cut_short: false })
+        Ok(Turn::Worked { held_up })
     }
 
     /// The next ledger on the queue in which one of the contracts was touched. Those before it are
@@ -185,15 +187,6 @@ impl Live {
             store.change_programs(|changes| changes.unqueue(seen))?;
         }
         Ok(())
-    }
-
-    fn owner_is_full(&self, owner: &Owner) -> bool {
-        let all = self.registry.all();
-        let used = all.iter().map(|entry| {
-            let cell = entry.cell.lock();
-            if cell.manifest.owner == *owner { cell.progress.row_bytes } else { 0 }
-        });
-        used.sum::<u64>() >= self.runner.settings.owner_bytes
     }
 
     fn stop_full(&self, entry: &Entry, manifest: &Manifest) -> Result<Turn, ProgramError> {

@@ -4,7 +4,7 @@
 //! A ledger that is stored is queued for programs in the same write ([`crate::store`]). Three threads take
 //! programs by turns ([`lanes`]) and run each on its next ledger ([`runner`]); what the runs leave is
 //! written at once, with how far the program has got. Another thread brings rows into the tables
-//! ([`feeder`]), one works off backfills. None of them holds up ingestion.
+//! ([`feeder`]), two work off backfills ([`older`]). None of them holds up ingestion.
 
 pub mod backfill;
 pub mod emit;
@@ -18,6 +18,7 @@ mod names;
 mod older;
 pub mod records;
 mod registry;
+mod room;
 mod rows;
 mod runner;
 pub mod state;
@@ -27,23 +28,25 @@ mod trial;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
 pub use error::ProgramError;
 pub use registry::Deploy;
 pub use status::ProgramStatus;
-pub use trial::{Trial, TrialOn, Tried, TriedRun};
+pub use trial::{Trial, TrialOn, Tried, TriedRun, TriedTransaction};
 
 use backfill::Order;
 use engine::{CheckRules, Engine, EngineSettings, Limits, THREAD_STACK};
-use feeder::Feeder;
+use feeder::{Fed, Feeder};
 use lanes::{Lane, Lanes};
 use live::Live;
 use manifest::Manifest;
 use older::Older;
 use records::{Execution, LedgerStats, StatsQuery};
 use registry::Registry;
+use room::Room;
 use runner::Runner;
 use state::Upstream;
 
@@ -57,8 +60,10 @@ use crate::tables::schema::SchemaLimits;
 
 /// Directory of compiled modules in the data directory.
 const COMPILED: &str = "compiled";
-/// Modules that are checked, compiled and tried at a time.
+/// Modules that are checked and compiled at a time, to be deployed.
 const DEPLOYS_AT_ONCE: usize = 2;
+/// Trials at a time, of different owners.
+const TRIALS_AT_ONCE: usize = 2;
 
 /// What the operator may choose.
 #[derive(Debug, Clone)]
@@ -77,7 +82,11 @@ impl Settings {
 
     /// How large a table may become.
     fn schema_limits(&self) -> SchemaLimits {
-        SchemaLimits { columns: self.limits.columns, depth: self.limits.depth }
+        SchemaLimits {
+            columns: self.limits.columns,
+            depth: self.limits.depth,
+            ..SchemaLimits::default()
+        }
     }
 }
 
@@ -112,7 +121,8 @@ pub struct Programs {
     lanes: Arc<Lanes>,
     live: Arc<Live>,
     older: Arc<Older>,
-    deploys: Arc<Mutex<usize>>,
+    deploys: Room,
+    trials: Room,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
 
@@ -147,7 +157,8 @@ impl Programs {
             lanes,
             live,
             older,
-            deploys: Arc::default(),
+            deploys: Room::new(DEPLOYS_AT_ONCE, DEPLOYS_AT_ONCE),
+            trials: Room::new(TRIALS_AT_ONCE, 1),
             threads: Mutex::default(),
         };
         programs.start_threads(health);
@@ -165,22 +176,18 @@ impl Programs {
         ] {
             let (lanes, live) = (Arc::clone(&self.lanes), Arc::clone(&self.live));
             threads.extend(spawn(name, priority, &health, move || {
-                lanes.work(lane, |program| live.turn(program, lane));
+                lanes.work(lane, |program| live.turn(program));
             }));
         }
-        let older = Arc::clone(&self.older);
-        threads.extend(spawn("programs-older", Priority::Patient, &health, move || older.work()));
+        for (name, lane) in [("programs-older", Lane::Fast), ("programs-older-slow", Lane::Slow)] {
+            let older = Arc::clone(&self.older);
+            let work = move || older.work(lane);
+            threads.extend(spawn(name, Priority::Patient, &health, work));
+        }
         let feeder = Arc::clone(&self.feeder);
         let reports = Arc::clone(&health);
         threads.extend(spawn("tables", Priority::Prompt, &health, move || {
-            feeder.work(|fed| match fed {
-                Ok(0) => reports.forget("tables"),
-                Ok(_) => reports.up("tables"),
-                Err(error) => {
-                    tracing::error!("rows could not be brought into the tables: {error}");
-                    reports.down("tables", error.to_string());
-                }
-            });
+            feeder.work(|fed| report(fed, &reports));
         }));
         *self.threads.lock() = threads;
     }
@@ -207,7 +214,7 @@ impl Programs {
     /// # Errors
     /// [`ProgramError`], with what to do about it.
     pub fn deploy(&self, owner: &Owner, deploy: Deploy) -> Result<Manifest, ProgramError> {
-        let _turn = self.deploy_turn()?;
+        let _place = self.deploys.place(owner).ok_or(ProgramError::Busy)?;
         let now = (self.runner.clock)() / 1000;
         let manifest = self.registry.deploy(owner, deploy, now)?;
         self.lanes.add(manifest.id);
@@ -238,7 +245,7 @@ impl Programs {
         self.lanes.remove(id);
         self.older.forget(id);
         // From here on the program is gone; tables that cannot be dropped now are dropped later.
-        if let Err(error) = self.feeder.feed(owner) {
+        if let Err(error) = self.feeder.feed(owner, Some(Instant::now())) {
             tracing::warn!(program = %id, "its tables will be dropped later: {error}");
         }
         self.feeder.wake();
@@ -320,8 +327,8 @@ impl Programs {
     /// # Errors
     /// [`ProgramError::Query`] and what the tables say.
     pub fn query(&self, owner: &Owner, request: QueryRequest) -> Result<QueryAnswer, ProgramError> {
-        self.feeder.current(owner)?;
-        Ok(self.feeder.tables().query(owner, request)?)
+        let ready = || self.feeder.current(owner);
+        Ok(self.feeder.tables().query_when(owner, request, ready)?)
     }
 
     /// Runs a module that is not deployed, and stores nothing.
@@ -329,7 +336,7 @@ impl Programs {
     /// # Errors
     /// [`ProgramError`], with what to do about it.
     pub fn try_out(&self, owner: &Owner, wanted: Trial) -> Result<Tried, ProgramError> {
-        let _turn = self.deploy_turn()?;
+        let _place = self.trials.place(owner).ok_or(ProgramError::Busy)?;
         trial::run(&self.runner, owner, wanted)
     }
 
@@ -375,26 +382,26 @@ impl Programs {
         }
         Ok(())
     }
-
-    fn deploy_turn(&self) -> Result<DeployTurn, ProgramError> {
-        let mut deploys = self.deploys.lock();
-        if *deploys >= DEPLOYS_AT_ONCE {
-            return Err(ProgramError::Busy);
-        }
-        *deploys += 1;
-        Ok(DeployTurn(Arc::clone(&self.deploys)))
-    }
 }
 
 /// Sums that are removed with one write.
 const PRUNED_AT_ONCE: usize = 1000;
 
-/// Room for one module, until it is dropped.
-struct DeployTurn(Arc<Mutex<usize>>);
-
-impl Drop for DeployTurn {
-    fn drop(&mut self) {
-        *self.0.lock() -= 1;
+/// Reports how the owners' tables are. What anybody may read does not say where files are.
+fn report(fed: Fed, health: &Health) {
+    match fed {
+        Fed { failed: 1.., .. } => health.down(
+            "tables",
+            format!(
+                "rows of {} of {} owners cannot be brought into their tables: the log says why",
+                fed.failed, fed.owners
+            ),
+        ),
+        Fed { owners: 0, .. } => health.forget("tables"),
+        Fed { behind: 0, .. } => health.up("tables"),
+        Fed { behind, .. } => {
+            health.up_with("tables", format!("rows of {behind} owners are still being brought in"));
+        }
     }
 }
 

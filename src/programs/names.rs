@@ -11,12 +11,23 @@ const LONGEST_PROJECT: usize = 64;
 /// Whether a text can be the name of a project.
 pub(super) fn check_project(name: &str) -> Result<(), ProgramError> {
     let usable = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if (1..=LONGEST_PROJECT).contains(&name.len()) && name.bytes().all(usable) {
-        return Ok(());
-    }
     let shown = excerpt(name);
-    let problem = format!("is '{shown}': give 1 to {LONGEST_PROJECT} letters, digits, '_' or '-'");
+    let problem = if !(1..=LONGEST_PROJECT).contains(&name.len()) || !name.bytes().all(usable) {
+        format!("is '{shown}': give 1 to {LONGEST_PROJECT} letters, digits, '_' or '-'")
+    } else if is_like_a_table(name) {
+        format!("is '{shown}', as tables of programs are called: give another name")
+    } else {
+        return Ok(());
+    };
     Err(ProgramError::Value { name: "project_name", problem })
+}
+
+/// Whether a project's views could be called as a program's tables are: `program_`, a number, and a target.
+fn is_like_a_table(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let Some(rest) = name.strip_prefix("program_") else { return false };
+    let number = rest.split('_').next().unwrap_or_default();
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The contracts without repetitions, in their order.
@@ -50,10 +61,12 @@ mod tests {
 
     #[test]
     fn projects_have_plain_names() {
-        for name in ["a", "My-project_2", &"x".repeat(64)] {
+        for name in ["a", "My-project_2", "program_a", "programs_3", "program-3", &"x".repeat(64)] {
             assert!(check_project(name).is_ok(), "{name}");
         }
-        for name in ["", "a b", "ä", "a.b", "a/b", "a\"b", &"x".repeat(65)] {
+        for name in
+            ["", "a b", "ä", "a.b", "a/b", "a\"b", &"x".repeat(65), "program_3", "Program_12_a"]
+        {
             assert!(check_project(name).is_err(), "{name}");
         }
     }

@@ -1,15 +1,17 @@
-//! Works off backfills: programs on ledgers that were stored before, beside the new ones. One thread
-//! takes the orders by turns, a few ledgers at a time.
+//! Works off backfills: programs on ledgers that were stored before, beside the new ones. Their orders
+//! have turns as programs have on new ledgers: one that loops does not hold up the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use super::ProgramError;
 use super::backfill::{Order, State};
 use super::feeder::Feeder;
+use super::lanes::{Lane, Lanes, SHORT_TURN, Turn, held_up};
 use super::records::RunSource;
 use super::registry::{Cell, Entry, Registry};
 use super::runner::{Effects, RETRY, Runner};
@@ -19,8 +21,8 @@ use crate::store::ProgramChanges;
 
 /// Name under which trouble is reported.
 const COMPONENT: &str = "program backfill";
-/// How long one order is worked on before the next one's turn.
-const TURN: Duration = Duration::from_millis(250);
+/// How often it is written how far an order has got, when nothing else is.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 /// All orders.
 pub(super) struct Older {
@@ -28,16 +30,29 @@ pub(super) struct Older {
     registry: Arc<Registry>,
     feeder: Arc<Feeder>,
     health: Arc<Health>,
-    orders: Mutex<Orders>,
-    changed: Condvar,
+    orders: Mutex<BTreeMap<ProgramId, Known>>,
+    lanes: Lanes,
+    /// Ledgers that are done in part. Nothing of them is written yet.
+    begun: Mutex<HashMap<ProgramId, Effects>>,
+    trouble: Mutex<BTreeMap<ProgramId, String>>,
+    stopped: AtomicBool,
 }
 
-#[derive(Default)]
-struct Orders {
-    by_program: BTreeMap<ProgramId, Order>,
-    /// The program that had the last turn.
-    last: ProgramId,
-    stopped: bool,
+/// An order, and what of it is on disk.
+struct Known {
+    order: Order,
+    /// When it was last written.
+    written: Instant,
+}
+
+impl Known {
+    fn written_now(order: Order) -> Self {
+        Self { order, written: Instant::now() }
+    }
+
+    fn is_running(&self) -> bool {
+        self.order.state == State::Running
+    }
 }
 
 impl Older {
@@ -48,12 +63,16 @@ impl Older {
         feeder: &Arc<Feeder>,
         health: Arc<Health>,
     ) -> Result<Self, ProgramError> {
-        let mut orders = Orders::default();
+        let mut orders = BTreeMap::new();
+        let lanes = Lanes::default();
         for entry in registry.all() {
             let Some(stored) = runner.store.program_backfill(entry.id)? else { continue };
-            let order = serde_json::from_slice(&stored)
+            let order: Order = serde_json::from_slice(&stored)
                 .map_err(|_| ProgramError::Damaged("the backfill of a program"))?;
-            orders.by_program.insert(entry.id, order);
+            if order.state == State::Running {
+                lanes.add(entry.id);
+            }
+            orders.insert(entry.id, Known::written_now(order));
         }
         Ok(Self {
             runner: Arc::clone(runner),
@@ -61,7 +80,10 @@ impl Older {
             feeder: Arc::clone(feeder),
             health,
             orders: Mutex::new(orders),
-            changed: Condvar::new(),
+            lanes,
+            begun: Mutex::default(),
+            trouble: Mutex::default(),
+            stopped: AtomicBool::new(false),
         })
     }
 
@@ -70,13 +92,16 @@ impl Older {
         let program = entry.id;
         let cell = entry.cell.lock();
         let mut orders = self.orders.lock();
-        if orders.by_program.get(&program).is_some_and(|order| order.state == State::Running) {
+        if orders.get(&program).is_some_and(Known::is_running) {
             return Err(ProgramError::BackfillRuns(program));
         }
-        let order = Order::new(program, self.stored_part(ledgers));
+        let order = Order::new(program, ledgers, self.runner.store.status().latest());
         self.put(&cell, &order)?;
-        orders.by_program.insert(program, order.clone());
-        self.changed.notify_all();
+        orders.insert(program, Known::written_now(order.clone()));
+        // What another order of the program left half done is not for this one.
+        self.begun.lock().remove(&program);
+        self.lanes.add(program);
+        self.lanes.wake(Some(program));
         Ok(order)
     }
 
@@ -85,98 +110,107 @@ impl Older {
         let program = entry.id;
         let cell = entry.cell.lock();
         let mut orders = self.orders.lock();
-        let order = orders.by_program.get_mut(&program).ok_or(ProgramError::NoBackfill(program))?;
-        if order.state == State::Running {
-            let cancelled = Order { state: State::Cancelled, ..order.clone() };
+        let known = orders.get_mut(&program).ok_or(ProgramError::NoBackfill(program))?;
+        if known.is_running() {
+            let cancelled = Order { state: State::Cancelled, ..known.order.clone() };
             self.put(&cell, &cancelled)?;
-            *order = cancelled;
+            *known = Known::written_now(cancelled);
         }
-        Ok(order.clone())
+        Ok(known.order.clone())
     }
 
     /// The last order of a program.
     pub(super) fn order(&self, program: ProgramId) -> Option<Order> {
-        self.orders.lock().by_program.get(&program).cloned()
+        self.orders.lock().get(&program).map(|known| known.order.clone())
     }
 
     /// A program is gone.
     pub(super) fn forget(&self, program: ProgramId) {
-        self.orders.lock().by_program.remove(&program);
+        self.lanes.remove(program);
+        self.orders.lock().remove(&program);
+        self.begun.lock().remove(&program);
+        self.is_well(program);
     }
 
     /// Ends [`Self::work`].
     pub(super) fn stop(&self) {
-        self.orders.lock().stopped = true;
-        self.changed.notify_all();
+        self.stopped.store(true, Ordering::Relaxed);
+        self.lanes.stop();
     }
 
     /// Works until stopped.
-    pub(super) fn work(&self) {
-        while let Some(order) = self.next() {
-            let program = order.program;
-            match self.turn(order) {
-                Ok(()) => {
-                    if self.health.is_down(COMPONENT) {
-                        self.health.forget(COMPONENT);
-                    }
-                }
-                Err(error) => {
-                    tracing::error!(%program, "a backfill cannot go on: {error}");
-                    self.health.down(COMPONENT, format!("program {program}: {error}"));
-                    let mut orders = self.orders.lock();
-                    if !orders.stopped {
-                        self.changed.wait_for(&mut orders, RETRY);
-                    }
-                }
+    pub(super) fn work(&self, lane: Lane) {
+        self.lanes.work(lane, |program| match self.turn(program) {
+            Ok(turn) => {
+                self.is_well(program);
+                turn
+            }
+            Err(error) => {
+                tracing::error!(%program, "a backfill cannot go on: {error}");
+                self.trouble.lock().insert(program, error.to_string());
+                self.report();
+                Turn::Failed(RETRY)
+            }
+        });
+    }
+
+    fn is_well(&self, program: ProgramId) {
+        if self.trouble.lock().remove(&program).is_some() {
+            self.report();
+        }
+    }
+
+    fn report(&self) {
+        match self.trouble.lock().first_key_value() {
+            None => self.health.forget(COMPONENT),
+            Some((program, reason)) => {
+                self.health.down(COMPONENT, format!("program {program}: {reason}"));
             }
         }
     }
 
-    /// Waits for the order whose turn is next; none when stopped.
-    fn next(&self) -> Option<Order> {
-        let mut orders = self.orders.lock();
-        loop {
-            if orders.stopped {
-                return None;
-            }
-            let running = |order: &&Order| order.state == State::Running;
-            let waiting = orders.by_program.values().filter(running);
-            let after = waiting.clone().find(|order| order.program > orders.last);
-            if let Some(order) = after.or_else(|| waiting.clone().next()).cloned() {
-                orders.last = order.program;
-                return Some(order);
-            }
-            self.changed.wait(&mut orders);
-        }
-    }
-
-    fn turn(&self, mut order: Order) -> Result<(), ProgramError> {
-        let Some(entry) = self.registry.get(order.program) else {
-            self.forget(order.program);
-            return Ok(());
+    /// A turn of an order: as many ledgers as there is time for, or a part of one.
+    fn turn(&self, program: ProgramId) -> Result<Turn, ProgramError> {
+        let Some(entry) = self.registry.get(program) else {
+            self.forget(program);
+            return Ok(Turn::Idle);
         };
-        let until = Instant::now() + TURN;
-        while order.state == State::Running && Instant::now() < until {
-            self.ledger(&entry, &mut order)?;
+        let order = self.order(program).filter(|order| order.state == State::Running);
+        let Some(mut order) = order else { return Ok(Turn::Idle) };
+        let begun = Instant::now();
+        let mut done = true;
+        while order.state == State::Running && done && begun.elapsed() < SHORT_TURN {
+            done = self.ledger(&entry, &mut order, begun + SHORT_TURN)?;
             if !self.still_wanted(&order) {
-                return Ok(());
+                return Ok(Turn::Idle);
             }
         }
-        // Ledgers without runs are not worth a write each.
+        let turn = Turn::Worked { held_up: held_up(begun) };
         let cell = entry.cell.lock();
         let mut orders = self.orders.lock();
-        match orders.by_program.get_mut(&order.program) {
-            Some(known) if known.state == State::Running => {
-                self.put(&cell, &order)?;
-                *known = order;
+        match orders.get_mut(&program) {
+            Some(known) if known.is_running() && known.order.ledgers == order.ledgers => {
+                // Ledgers without runs are not worth a write each.
+                if order.state != State::Running || known.written.elapsed() > WRITE_EVERY {
+                    self.put(&cell, &order)?;
+                    *known = Known::written_now(order);
+                } else {
+                    known.order = order;
+                }
+                Ok(turn)
             }
-            _ => {}
+            _ => Ok(Turn::Idle),
         }
-        Ok(())
     }
 
-    /// Runs the program on the order's next ledger.
-    fn ledger(&self, entry: &Entry, order: &mut Order) -> Result<(), ProgramError> {
+    /// Runs the program on the order's next ledger, or on a part of it when there is no more time. Says
+    /// whether the ledger is done.
+    fn ledger(
+        &self,
+        entry: &Entry,
+        order: &mut Order,
+        until: Instant,
+    ) -> Result<bool, ProgramError> {
         let store = &self.runner.store;
         let ledger = order.next;
         if store.range_of(ledger).is_none() {
@@ -185,15 +219,27 @@ impl Older {
             let end = next.map_or(u64::from(order.ledgers.last.0) + 1, |next| u64::from(next.0));
             order.missing += end - u64::from(ledger.0);
             order.reached(next);
-            return Ok(());
+            return Ok(true);
         }
         let manifest = entry.cell.lock().manifest.clone();
         if !store.touches(ledger, &manifest.contracts)? {
             order.reached(ledger.next());
-            return Ok(());
+            return Ok(true);
         }
-        let effects = Effects::none(&manifest, ledger, RunSource::Backfill);
-        let effects = self.runner.run(entry, &manifest.contracts, effects, None)?;
+        if self.runner.is_full(&self.registry, &manifest.owner) {
+            order.state = State::Stopped;
+            order.message = Some(ProgramError::Full(manifest.owner.to_string()).to_string());
+            return Ok(true);
+        }
+        let begun = self.begun.lock().remove(&entry.id);
+        let effects = begun
+            .filter(|begun| begun.ledger == ledger)
+            .unwrap_or_else(|| Effects::none(&manifest, ledger, RunSource::Backfill));
+        let effects = self.runner.run(entry, &manifest.contracts, effects, Some(until))?;
+        if effects.rest.is_some() {
+            self.begun.lock().insert(entry.id, effects);
+            return Ok(false);
+        }
         let written = self.runner.write(entry, &effects, |_, written| {
             order.executions += written.executions;
             order.errors += written.errors;
@@ -204,7 +250,7 @@ impl Older {
         if written.is_some_and(|written| written.rows > 0) {
             self.feeder.wake();
         }
-        Ok(())
+        Ok(true)
     }
 
     fn next_stored(&self, after: LedgerSeq) -> Option<LedgerSeq> {
@@ -212,16 +258,11 @@ impl Older {
         ranges.iter().map(|range| range.first).find(|first| *first > after)
     }
 
-    /// Nobody has to wait for ledgers beyond all that are stored.
-    fn stored_part(&self, ledgers: LedgerRange) -> LedgerRange {
-        let latest = self.runner.store.status().latest().unwrap_or(ledgers.first);
-        LedgerRange { first: ledgers.first, last: ledgers.last.min(latest.max(ledgers.first)) }
-    }
-
     fn still_wanted(&self, order: &Order) -> bool {
         let orders = self.orders.lock();
-        let known = orders.by_program.get(&order.program);
-        !orders.stopped && known.is_some_and(|known| known.state == State::Running)
+        let known = orders.get(&order.program);
+        !self.stopped.load(Ordering::Relaxed)
+            && known.is_some_and(|it| it.is_running() && it.order.ledgers == order.ledgers)
     }
 
     /// Whoever changes an order holds the program's cell first and the orders second.

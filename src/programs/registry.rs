@@ -136,6 +136,15 @@ impl Registry {
         self.all().iter().filter(readable).map(|entry| entry.id).collect()
     }
 
+    /// Bytes of the rows of all of an owner's programs.
+    pub(super) fn row_bytes(&self, owner: &Owner) -> u64 {
+        let bytes = |entry: &Arc<Entry>| {
+            let cell = entry.cell.lock();
+            if cell.manifest.owner == *owner { cell.progress.row_bytes } else { 0 }
+        };
+        self.all().iter().map(bytes).sum()
+    }
+
     /// Checks a module, makes it ready to run, and registers it.
     pub(super) fn deploy(
         &self,
@@ -271,7 +280,10 @@ impl Registry {
 
     fn check_name_is_free(&self, name: &str) -> Result<(), ProgramError> {
         let all = self.all();
-        match all.iter().any(|entry| entry.cell.lock().manifest.project_name == name) {
+        // Views are called by projects, and SQL takes no notice of case.
+        let is_taken =
+            |entry: &Arc<Entry>| entry.cell.lock().manifest.project_name.eq_ignore_ascii_case(name);
+        match all.iter().any(is_taken) {
             true => Err(ProgramError::ProjectExists(name.to_owned())),
             false => Ok(()),
         }

@@ -1,6 +1,7 @@
 //! A program on the transactions of one ledger: which it is run on, what each run leaves, and how all
 //! of it is written at once. Knows neither threads nor turns.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,12 +11,14 @@ use super::ProgramError;
 use super::engine::{Engine, Invocation, Outcome, Program, Recorded, RunError};
 use super::manifest::{Manifest, Progress};
 use super::records::{Execution, LedgerStats, LedgerSums, RunSource};
-use super::registry::{Cell, Entry, put_manifest, put_progress};
+use super::registry::{Cell, Entry, Registry, put_manifest, put_progress};
 use super::rows::RunRows;
 use super::state::{LedgerStates, States, Upstream};
 use super::transaction::HostCall;
 use super::{Settings, records};
-use crate::domain::{ContractId, Direction, LedgerRange, LedgerSeq, Page, ProgramId};
+use crate::domain::{
+    ContractId, Direction, LedgerRange, LedgerSeq, Owner, Page, ProgramId, TxHash,
+};
 use crate::store::{Store, TransactionPosition, TransactionQuery};
 use crate::tables::schema::ProgramSchema;
 
@@ -44,6 +47,8 @@ pub(super) struct Effects {
     pub runs: Vec<Run>,
     /// The first transaction that is left, when there was no time for it.
     pub rest: Option<TransactionPosition>,
+    /// The transactions that are wanted; without this all of them are.
+    pub only: Option<BTreeSet<TxHash>>,
 }
 
 /// What one run leaves.
@@ -59,11 +64,16 @@ impl Effects {
     /// Nothing yet.
     pub(super) fn none(manifest: &Manifest, ledger: LedgerSeq, source: RunSource) -> Self {
         let schema = manifest.schema.clone();
-        Self { ledger, source, schema, runs: Vec::new(), rest: None }
+        Self { ledger, source, schema, runs: Vec::new(), rest: None, only: None }
     }
 }
 
 impl Runner {
+    /// Whether an owner has as many rows as an owner may have.
+    pub(super) fn is_full(&self, registry: &Registry, owner: &Owner) -> bool {
+        registry.row_bytes(owner) >= self.settings.owner_bytes
+    }
+
     /// The successful calls of a ledger that touch one of the contracts, in apply order.
     pub(super) fn transactions(
         &self,
@@ -98,7 +108,11 @@ impl Runner {
         let protocol = self.store.ledger(effects.ledger)?.map_or(0, |row| row.protocol);
         let calls = self.transactions(effects.ledger, contracts)?;
         let concerned = |call: &HostCall| call.called.all().any(|id| contracts.contains(id));
-        let left = |call: &HostCall| from.is_none_or(|from| call.position >= from);
+        let only = effects.only.clone();
+        let left = |call: &HostCall| {
+            from.is_none_or(|from| call.position >= from)
+                && only.as_ref().is_none_or(|only| only.contains(&call.hash))
+        };
         let states =
             States::new(&self.store, self.upstream.as_deref().map(|it| it as &dyn Upstream));
         let mut of_ledger = None;

@@ -1,6 +1,7 @@
 //! Trying a module that is not deployed: it is run on stored transactions, and nothing is stored.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -8,10 +9,11 @@ use serde_json::Value;
 use super::manifest::{Manifest, Progress};
 use super::records::{Execution, RunSource};
 use super::registry::{Cell, Deploy, Entry};
-use super::runner::{Effects, Runner};
+use super::runner::{Effects, Run, Runner};
+use super::transaction::HostCall;
 use super::{ProgramError, names};
-use crate::domain::{Emit, LedgerSeq, Owner, Page, ProgramId, TxHash};
-use crate::store::TransactionQuery;
+use crate::domain::{ContractId, Emit, LedgerSeq, Owner, Page, ProgramId, TxHash};
+use crate::store::{TransactionPosition, TransactionQuery, TransactionRecord};
 use crate::tables::schema::{ProgramSchema, TableSchema};
 use crate::tables::show;
 
@@ -29,7 +31,7 @@ pub struct Trial {
 pub enum TrialOn {
     /// These.
     Transactions(Vec<TxHash>),
-    /// The newest successful ones that touch one of the contracts.
+    /// The newest successful ones that call one of the contracts.
     Last(usize),
 }
 
@@ -38,8 +40,19 @@ pub enum TrialOn {
 pub struct Tried {
     /// The tables with their columns and types, as they would be after these runs.
     pub tables: Value,
-    /// The runs, in chain order.
-    pub runs: Vec<TriedRun>,
+    /// The transactions, in chain order.
+    pub transactions: Vec<TriedTransaction>,
+}
+
+/// A transaction of a trial.
+#[derive(Debug)]
+pub struct TriedTransaction {
+    /// Which.
+    pub hash: TxHash,
+    /// Its ledger.
+    pub ledger: LedgerSeq,
+    /// What came of its run, or why there was none, as a sentence.
+    pub run: Result<TriedRun, String>,
 }
 
 /// One run of a trial.
@@ -52,6 +65,13 @@ pub struct TriedRun {
     /// Fuel that it used.
     pub fuel: u64,
 }
+
+/// After this long no further run of a trial is begun.
+const TIME: Duration = Duration::from_secs(20);
+/// Stored transactions that are looked at for the newest that call a contract.
+const LOOKED_AT: usize = 20_000;
+/// Those of them that are looked at at once.
+const PAGE: usize = 200;
 
 /// Number of a program that is none.
 const NO_PROGRAM: ProgramId = ProgramId(0);
@@ -82,65 +102,147 @@ pub(super) fn run(runner: &Runner, owner: &Owner, wanted: Trial) -> Result<Tried
         deployed_at: 0,
         schema,
     };
-    let (ledgers, hashes) = chosen(runner, &manifest, &on)?;
+    let chosen = chosen(runner, &manifest, &on)?;
     let progress = Progress::default();
     let cell = Cell { manifest: manifest.clone(), progress, unwritten: 0, deleted: false };
     let entry = Entry { id: NO_PROGRAM, module, cell: Mutex::new(cell) };
-    let mut schema = manifest.schema.clone();
-    let mut runs = Vec::new();
-    for ledger in ledgers {
-        let mut effects = Effects::none(&manifest, ledger, RunSource::Live);
-        effects.schema = schema;
-        let effects = runner.run(&entry, &manifest.contracts, effects, None)?;
-        schema = effects.schema;
-        for run in effects.runs {
-            if hashes.contains(&run.rows.transaction) {
-                let rows = run.rows.emits.iter().map(|emit| emit_json(emit, &schema)).collect();
-                runs.push(TriedRun {
-                    execution: run.execution,
-                    rows: Value::Array(rows),
-                    fuel: run.fuel,
-                });
+    let Runs { mut by_hash, end, schema } = runs(runner, &entry, &manifest, &chosen)?;
+    let transactions = chosen.into_iter().map(|(position, Chosen { hash, reason })| {
+        let run = match (reason, by_hash.remove(&hash)) {
+            (Some(reason), _) => Err(reason.to_owned()),
+            (None, Some(run)) => Ok(TriedRun {
+                rows: run.rows.emits.iter().map(|emit| emit_json(emit, &schema)).collect(),
+                execution: run.execution,
+                fuel: run.fuel,
+            }),
+            (None, None) if end.is_some_and(|end| position >= end) => {
+                let most = TIME.as_secs();
+                Err(format!("there was no time for it: a trial takes {most} s at the most"))
             }
-        }
-    }
+            (None, None) => Err("none of these contracts is called in it".to_owned()),
+        };
+        TriedTransaction { hash, ledger: position.ledger, run }
+    });
+    let transactions = transactions.collect();
     let tables = schema.tables().iter().map(columns).collect();
-    Ok(Tried { tables: Value::Object(tables), runs })
+    Ok(Tried { tables: Value::Object(tables), transactions })
 }
 
-/// The transactions that a trial is about, and their ledgers in chain order.
+/// A transaction that a trial is about.
+struct Chosen {
+    hash: TxHash,
+    /// Why it is not run.
+    reason: Option<&'static str>,
+}
+
+/// The runs of a trial.
+struct Runs {
+    by_hash: HashMap<TxHash, Run>,
+    /// The first transaction for which there was no time.
+    end: Option<TransactionPosition>,
+    schema: ProgramSchema,
+}
+
+fn runs(
+    runner: &Runner,
+    entry: &Entry,
+    manifest: &Manifest,
+    chosen: &BTreeMap<TransactionPosition, Chosen>,
+) -> Result<Runs, ProgramError> {
+    let until = Instant::now() + TIME;
+    let mut ledgers: BTreeMap<LedgerSeq, BTreeSet<TxHash>> = BTreeMap::new();
+    for (position, transaction) in chosen.iter().filter(|(_, it)| it.reason.is_none()) {
+        ledgers.entry(position.ledger).or_default().insert(transaction.hash);
+    }
+    let schema = manifest.schema.clone();
+    let mut runs = Runs { by_hash: HashMap::new(), end: None, schema };
+    for (ledger, only) in ledgers {
+        if Instant::now() > until {
+            runs.end = Some(TransactionPosition { ledger, application_order: 0 });
+            break;
+        }
+        let mut effects = Effects::none(manifest, ledger, RunSource::Live);
+        effects.schema = runs.schema;
+        effects.only = Some(only);
+        let effects = runner.run(entry, &manifest.contracts, effects, Some(until))?;
+        runs.schema = effects.schema;
+        runs.by_hash.extend(effects.runs.into_iter().map(|run| (run.rows.transaction, run)));
+        if effects.rest.is_some() {
+            runs.end = effects.rest;
+            break;
+        }
+    }
+    Ok(runs)
+}
+
+/// The transactions that a trial is about, in chain order.
 fn chosen(
     runner: &Runner,
     manifest: &Manifest,
     on: &TrialOn,
-) -> Result<(BTreeSet<LedgerSeq>, BTreeSet<TxHash>), ProgramError> {
-    let (mut ledgers, mut hashes) = (BTreeSet::new(), BTreeSet::new());
+) -> Result<BTreeMap<TransactionPosition, Chosen>, ProgramError> {
     match on {
         TrialOn::Transactions(wanted) => {
+            let mut chosen = BTreeMap::new();
             for hash in wanted {
                 let mut found = None;
                 runner.store.transaction(hash, |record| {
-                    found = Some((record.position.ledger, TxHash::from(*record.tx)));
+                    found = Some((record.position, choice(runner, &manifest.contracts, record)));
                 })?;
                 let unknown = || ProgramError::UnknownTransaction(hash.to_string());
-                let (ledger, hash) = found.ok_or_else(unknown)?;
-                ledgers.insert(ledger);
-                hashes.insert(hash);
+                let (position, choice) = found.ok_or_else(unknown)?;
+                chosen.insert(position, choice?);
+            }
+            Ok(chosen)
+        }
+        TrialOn::Last(wanted) => newest(runner, &manifest.contracts, *wanted),
+    }
+}
+
+fn newest(
+    runner: &Runner,
+    contracts: &[ContractId],
+    wanted: usize,
+) -> Result<BTreeMap<TransactionPosition, Chosen>, ProgramError> {
+    let mut chosen = BTreeMap::new();
+    let mut page = Page::first(PAGE);
+    for _ in 0..LOOKED_AT / PAGE {
+        let contracts = contracts.to_vec();
+        let query = TransactionQuery { ledgers: None, contracts, page };
+        let (mut last, mut choices) = (None, Vec::new());
+        runner.store.transactions(&query, |record| {
+            last = Some(record.position);
+            choices.push((record.position, choice(runner, &query.contracts, record)));
+        })?;
+        for (position, choice) in choices {
+            let choice = choice?;
+            if choice.reason.is_none() && chosen.len() < wanted {
+                chosen.insert(position, choice);
             }
         }
-        TrialOn::Last(wanted) => {
-            let query = TransactionQuery {
-                ledgers: None,
-                contracts: manifest.contracts.clone(),
-                page: Page::first(*wanted),
-            };
-            runner.store.transactions(&query, |record| {
-                ledgers.insert(record.position.ledger);
-                hashes.insert(TxHash::from(*record.tx));
-            })?;
+        if last.is_none() || chosen.len() == wanted {
+            break;
         }
+        page.cursor = last;
     }
-    Ok((ledgers, hashes))
+    Ok(chosen)
+}
+
+fn choice(
+    runner: &Runner,
+    contracts: &[ContractId],
+    record: &TransactionRecord<'_>,
+) -> Result<Chosen, ProgramError> {
+    let call = HostCall::read(record, runner.store.network().id())?;
+    let called = |call: HostCall| call.called.all().any(|contract| contracts.contains(contract));
+    let reason = if !record.successful {
+        Some("it failed on the network, and only what succeeded is run")
+    } else if !call.is_some_and(called) {
+        Some("none of these contracts is called in it")
+    } else {
+        None
+    };
+    Ok(Chosen { hash: TxHash::from(*record.tx), reason })
 }
 
 /// A table's columns and their types, as SQL calls them.

@@ -145,7 +145,7 @@ impl Store {
         Ok(self.database.get(Family::Rows, key.encode())?.map(|row| row.to_vec()))
     }
 
-    /// Visits up to `most` runs with rows after a number of the log, in the log's order.
+    /// Visits runs with rows after a number of the log, in the log's order, until `visit` says false.
     ///
     /// # Errors
     /// What the database says, or `visit`.
@@ -153,14 +153,12 @@ impl Store {
         &self,
         program: ProgramId,
         number: u64,
-        most: usize,
-        mut visit: impl FnMut(u64, TransactionPosition, &[u8]) -> Result<(), StoreError>,
+        mut visit: impl FnMut(u64, TransactionPosition, &[u8]) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         let snapshot = self.database.snapshot();
         let mut log = snapshot.rows(Family::RowLog)?;
         log.seek(ProgramNumberKey { program, number: number.saturating_add(1) }.encode());
-        for _ in 0..most {
-            let Some((key, value)) = log.item() else { break };
+        while let Some((key, value)) = log.item() {
             let damaged = || corrupt(Family::RowLog, key)(Malformed);
             let entry = ProgramNumberKey::decode(key).ok_or_else(damaged)?;
             if entry.program != program {
@@ -169,7 +167,9 @@ impl Store {
             let position = TransactionKey::decode(value).ok_or_else(damaged)?.0;
             let at = ProgramPositionKey { program, position }.encode();
             let rows = snapshot.get(Family::Rows, at)?;
-            visit(entry.number, position, &rows.ok_or_else(damaged)?)?;
+            if !visit(entry.number, position, &rows.ok_or_else(damaged)?)? {
+                break;
+            }
             log.next();
         }
         Ok(log.status()?)

@@ -285,7 +285,21 @@ impl Tables {
     /// # Errors
     /// Why there is no answer.
     pub fn query(&self, owner: &Owner, request: QueryRequest) -> Result<QueryAnswer, QueryError> {
-        ask(&self.owners.slot(owner), request)
+        self.query_when(owner, request, || Ok(()))
+    }
+
+    /// Answers a query once the tables are `ready`. While it waits for that, it counts as one of the
+    /// owner's queries.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn query_when(
+        &self,
+        owner: &Owner,
+        request: QueryRequest,
+        ready: impl FnOnce() -> Result<(), QueryError>,
+    ) -> Result<QueryAnswer, QueryError> {
+        ask(&self.owners.slot(owner), request, ready)
     }
 
     /// A digest of everything in the owner's file that queries can see: the same for the same changes,
@@ -327,7 +341,11 @@ impl Tables {
     }
 }
 
-fn ask(slot: &Slot, request: QueryRequest) -> Result<QueryAnswer, QueryError> {
+fn ask(
+    slot: &Slot,
+    request: QueryRequest,
+    ready: impl FnOnce() -> Result<(), QueryError>,
+) -> Result<QueryAnswer, QueryError> {
     let limits = &slot.settings.limits;
     if request.query.len() > limits.text {
         return Err(QueryError::Refused(format!(
@@ -339,6 +357,7 @@ fn ask(slot: &Slot, request: QueryRequest) -> Result<QueryAnswer, QueryError> {
     let Some(_asking) = slot.begin_asking() else {
         return Err(QueryError::Busy(limits.at_a_time));
     };
+    ready()?;
     // Who asks has nothing from the details, which may tell where files are.
     let unavailable = |error: TablesError| {
         tracing::warn!(owner = %slot.owner, %error, "a query cannot be answered");

@@ -14,9 +14,11 @@ use super::types::Field;
 use super::values::{self, Misfit};
 use crate::domain::Emit;
 
-/// How large a table may become.
+/// How large the tables of a program may become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemaLimits {
+    /// Tables of a program.
+    pub tables: usize,
     /// Columns of a table, without those that every table has.
     pub columns: usize,
     /// Lists, maps and structs inside each other, in one column.
@@ -25,7 +27,7 @@ pub struct SchemaLimits {
 
 impl Default for SchemaLimits {
     fn default() -> Self {
-        Self { columns: 100, depth: 8 }
+        Self { tables: 100, columns: 100, depth: 8 }
     }
 }
 
@@ -87,6 +89,14 @@ pub enum SchemaError {
         /// What is there.
         got: String,
     },
+    /// Too many tables.
+    #[error("'{target}' would be table {} of the program, which may have {most}", .most + 1)]
+    Tables {
+        /// The target.
+        target: String,
+        /// How many there may be.
+        most: usize,
+    },
     /// Too many columns.
     #[error("'{target}' has {columns} columns; a table may have {most}")]
     Columns {
@@ -145,7 +155,7 @@ impl ProgramSchema {
                     let table = TableSchema::new(target, spec.fields(definition), limits)?;
                     match schema.tables.iter_mut().find(|other| other.spelling == *target) {
                         Some(other) => other.take_in_columns(table.columns, limits)?,
-                        None => schema.add(table)?,
+                        None => schema.add(table, limits)?,
                     }
                 }
                 None => others.push((definition, targets)),
@@ -198,16 +208,19 @@ impl ProgramSchema {
             None => {
                 let known = self.structs.iter().find(|table| table.spelling == emit.target);
                 let columns = known.map(|table| table.columns.clone()).unwrap_or_default();
-                self.add(TableSchema::new(&emit.target, columns, limits)?)?;
+                self.add(TableSchema::new(&emit.target, columns, limits)?, limits)?;
                 self.tables.len() - 1
             }
         };
         self.tables[at].take_in(emit, limits)
     }
 
-    fn add(&mut self, table: TableSchema) -> Result<(), SchemaError> {
+    fn add(&mut self, table: TableSchema, limits: SchemaLimits) -> Result<(), SchemaError> {
         match self.tables.iter().find(|other| other.target == table.target) {
             Some(other) => Err(SchemaError::Targets(other.spelling.clone(), table.spelling)),
+            None if self.tables.len() >= limits.tables => {
+                Err(SchemaError::Tables { target: table.spelling, most: limits.tables })
+            }
             None => {
                 self.tables.push(table);
                 Ok(())

@@ -37,6 +37,7 @@ mod network;
 mod network_calls;
 mod network_growth;
 mod network_limits;
+mod network_trials;
 mod network_types;
 mod replay;
 mod service;

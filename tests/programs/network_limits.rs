@@ -106,6 +106,12 @@ fn an_owner_with_too_many_rows_is_told_and_goes_on_where_it_stopped() {
         bob.post("2/resume", &json!({}));
         bob.wait("bob's is stopped by his own rows", |it| it.get("2/status")["running"] == false);
         assert_eq!(runs(&bob, 2).len(), kept);
+        // Nor is there room for what was stored before.
+        bob.post("2/backfill", &json!({ "from": 0, "to": chain.latest() }));
+        bob.wait("the backfill ends", |it| it.get("2/backfill")["state"] != "running");
+        let order = bob.get("2/backfill");
+        assert_eq!((&order["state"], &order["rows_written"]), (&json!("stopped"), &json!(0)));
+        assert!(order["message"].as_str().unwrap().contains("as much room"), "{order}");
     }
     let service = Service::start(scene.path());
     let ana = scene.owner(&service, "ana");

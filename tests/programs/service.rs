@@ -257,6 +257,60 @@ fn tables_can_be_asked_as_soon_as_the_deploy_is_answered() {
 }
 
 #[test]
+fn projects_whose_views_could_be_confused_are_refused() {
+    let Some(recorded) = Recorded::find() else { return };
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    ana.post("deploy", &recorded.deploy("vault"));
+    for (project, expected) in
+        [("VAULT", 409), ("program_3", 400), ("Program_3_batch", 400), ("vault2", 200)]
+    {
+        let (status, body) = ana.ask("POST", "deploy", Some(&recorded.deploy(project)));
+        assert_eq!(status, expected, "{project}: {body}");
+    }
+}
+
+#[test]
+fn tables_that_cannot_be_used_are_their_owners_trouble_alone() {
+    let Some(recorded) = Recorded::find() else { return };
+    let scene = Scene::new();
+    let tables = scene.path().join("tables");
+    let anas = {
+        let service = Service::start(scene.path());
+        let ana = scene.owner(&service, "ana");
+        ana.post("deploy", &recorded.deploy("vault"));
+        assert!(ana.query("select * from vault_batch_done").is_empty());
+        let mut directories = std::fs::read_dir(&tables).unwrap();
+        let anas = directories.next().unwrap().unwrap().path();
+        scene.owner(&service, "bob").post("deploy", &recorded.deploy("safe"));
+        anas
+    };
+    std::fs::remove_dir_all(&anas).unwrap();
+    std::fs::write(&anas, "in the way").unwrap();
+    let service = Service::start(scene.path());
+    let (ana, bob) = (scene.owner(&service, "ana"), scene.owner(&service, "bob"));
+    scene.import(&recorded.ledgers());
+    assert_rows(&bob, &recorded, 2);
+    let tables = || {
+        let health = HTTP.get(format!("{}/rest/health", service.base)).send().unwrap();
+        health.json::<Value>().unwrap()["components"]["tables"].clone()
+    };
+    let (status, told) = ana.ask("POST", "query", Some(&json!({ "query": "select 1" })));
+    assert_eq!(status, 503, "{told}");
+    ana.wait("it is reported", |_| tables()["status"] == "down");
+    let reported = tables();
+    let reason = reported["reason"].as_str().unwrap();
+    assert!(reason.starts_with("rows of 1 of 2 owners"), "{reported}");
+    for text in [told.to_string(), reported.to_string()] {
+        assert!(!text.contains(scene.path().to_str().unwrap()), "it tells where files are: {text}");
+    }
+    std::fs::remove_file(&anas).unwrap();
+    assert_rows(&ana, &recorded, 1);
+    ana.wait("all is well", |_| tables()["status"] == "up");
+}
+
+#[test]
 fn a_backfill_gives_the_same_rows_and_repeating_it_none() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
@@ -271,6 +325,10 @@ fn a_backfill_gives_the_same_rows_and_repeating_it_none() {
         let order = ana.get("1/backfill");
         assert_eq!(order["rows_written"], if round == 0 { 54 } else { 0 }, "{order}");
         assert_eq!(order["errors"], 0, "{order}");
+        let missing = order["ledgers_missing"].as_u64().unwrap();
+        assert!(missing > 3_999_990_000, "what comes later is not stored: {order}");
+        let message = format!("{missing} of the ledgers that were asked for are not stored");
+        assert!(order["message"].as_str().unwrap().starts_with(&message), "{order}");
         assert_rows(&ana, &recorded, 1);
     }
     assert_exact(&ana, 1);

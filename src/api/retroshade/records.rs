@@ -7,7 +7,7 @@ use time::macros::format_description;
 
 use crate::domain::ProgramId;
 use crate::programs::records::{Execution, LedgerStats, Likeness, RunSource, RunStatus};
-use crate::programs::{ProgramStatus, Tried, TriedRun};
+use crate::programs::{ProgramStatus, Tried, TriedRun, TriedTransaction};
 
 /// ISO 8601 in UTC, with three digits after the second whatever they are: such texts sort as times do.
 const ISO_8601: &[BorrowedFormatItem<'_>] =
@@ -121,11 +121,21 @@ pub(super) struct TrialRecord {
     transactions: Vec<TriedRecord>,
 }
 
+/// What became of a transaction in a trial.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum TriedStatus {
+    Success,
+    Error,
+    /// It was not run; the message says why.
+    Skipped,
+}
+
 #[derive(Serialize)]
 struct TriedRecord {
     tx_hash: String,
     ledger_sequence: u32,
-    status: RunStatus,
+    status: TriedStatus,
     error_message: Option<String>,
     rows: serde_json::Value,
     execution_us: u64,
@@ -137,26 +147,46 @@ struct TriedRecord {
 
 impl From<Tried> for TrialRecord {
     fn from(tried: Tried) -> Self {
-        let transactions = tried.runs.into_iter().map(TriedRecord::from).collect();
+        let transactions = tried.transactions.into_iter().map(TriedRecord::from).collect();
         Self { tables: tried.tables, transactions }
     }
 }
 
-impl From<TriedRun> for TriedRecord {
-    fn from(run: TriedRun) -> Self {
-        let execution = run.execution;
-        let (fidelity, difference) = likeness(&execution.likeness);
-        let fidelity_difference = difference.map(str::to_owned);
-        Self {
-            status: execution.status(),
-            tx_hash: execution.tx,
-            ledger_sequence: execution.ledger,
-            error_message: execution.error,
-            rows: run.rows,
-            execution_us: execution.micros,
-            fuel: run.fuel,
-            fidelity,
-            fidelity_difference,
+impl From<TriedTransaction> for TriedRecord {
+    fn from(tried: TriedTransaction) -> Self {
+        let tx_hash = tried.hash.to_string();
+        let ledger_sequence = tried.ledger.0;
+        match tried.run {
+            Ok(TriedRun { execution, rows, fuel }) => {
+                let (fidelity, difference) = likeness(&execution.likeness);
+                let fidelity_difference = difference.map(str::to_owned);
+                let status = match execution.status() {
+                    RunStatus::Success => TriedStatus::Success,
+                    RunStatus::Error => TriedStatus::Error,
+                };
+                Self {
+                    tx_hash,
+                    ledger_sequence,
+                    status,
+                    error_message: execution.error,
+                    rows,
+                    execution_us: execution.micros,
+                    fuel,
+                    fidelity,
+                    fidelity_difference,
+                }
+            }
+            Err(reason) => Self {
+                tx_hash,
+                ledger_sequence,
+                status: TriedStatus::Skipped,
+                error_message: Some(reason),
+                rows: serde_json::json!([]),
+                execution_us: 0,
+                fuel: 0,
+                fidelity: "unchecked",
+                fidelity_difference: None,
+            },
         }
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::domain::ContractId;
 use crate::tables::types::ColumnType;
 
-const LIMITS: SchemaLimits = SchemaLimits { columns: 100, depth: 8 };
+const LIMITS: SchemaLimits = SchemaLimits { tables: 100, columns: 100, depth: 8 };
 
 fn structure(name: &str, fields: &[(&str, ScSpecTypeDef)]) -> ScSpecEntry {
     let field = |(name, kind): &(&str, ScSpecTypeDef)| ScSpecUdtStructFieldV0 {
@@ -161,6 +161,11 @@ fn limits_are_inclusive() {
     assert!(schema.admit(&[emit("wide", &fields[..100])], LIMITS).is_ok());
     let sentence = schema.admit(&[emit("wide", &fields)], LIMITS).unwrap_err().to_string();
     assert_eq!(sentence, "'wide' has 101 columns; a table may have 100");
+    let row = |number: usize| emit(&format!("t{number}"), &[("a", ScVal::U32(1))]);
+    let rows: Vec<Emit> = (0..101).map(row).collect();
+    assert!(schema.admit(&rows[..100], LIMITS).is_ok());
+    let sentence = schema.admit(&rows, LIMITS).unwrap_err().to_string();
+    assert_eq!(sentence, "'t100' would be table 101 of the program, which may have 100");
     let nested = |depth: usize| {
         (0..depth).fold(ScVal::U32(1), |inner, _| ScVal::Vec(Some(vec![inner].try_into().unwrap())))
     };

@@ -1,0 +1,66 @@
+//! How much of something costly is done at a time, for all owners and for one.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::domain::Owner;
+
+/// Room for so much at a time.
+pub(super) struct Room {
+    most: usize,
+    of_one: usize,
+    taken: Arc<Mutex<Vec<Owner>>>,
+}
+
+/// Room for one of it, until this is dropped.
+pub(super) struct Place {
+    owner: Owner,
+    taken: Arc<Mutex<Vec<Owner>>>,
+}
+
+impl Room {
+    /// For at `most` so many, and so many `of_one` owner.
+    pub(super) fn new(most: usize, of_one: usize) -> Self {
+        Self { most, of_one, taken: Arc::default() }
+    }
+
+    /// A place, if there is one now.
+    pub(super) fn place(&self, owner: &Owner) -> Option<Place> {
+        let mut taken = self.taken.lock();
+        let own = taken.iter().filter(|other| *other == owner).count();
+        if taken.len() >= self.most || own >= self.of_one {
+            return None;
+        }
+        taken.push(owner.clone());
+        Some(Place { owner: owner.clone(), taken: Arc::clone(&self.taken) })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock();
+        if let Some(place) = taken.iter().position(|owner| *owner == self.owner) {
+            taken.swap_remove(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_some_of_all_and_fewer_of_one() {
+        let room = Room::new(3, 2);
+        let [ana, bob, eve] = ["ana", "bob", "eve"].map(|name| Owner(name.to_owned()));
+        let first = room.place(&ana).unwrap();
+        let _second = room.place(&ana).unwrap();
+        assert!(room.place(&ana).is_none());
+        let _third = room.place(&bob).unwrap();
+        assert!(room.place(&eve).is_none());
+        drop(first);
+        assert!(room.place(&eve).is_some());
+        assert!(room.place(&ana).is_some());
+    }
+}
