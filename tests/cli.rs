@@ -662,8 +662,13 @@ fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
             let rows = answer.as_array().map_or(1, Vec::len);
             assert!(rows > 0, "{command} finds nothing");
         }
-        let health = pasted(&commands[0]);
-        assert_eq!(health["service"], "up", "{health}");
+        let health = until("all of it is up", || {
+            let health = pasted(&commands[0]);
+            if health["service"] != "up" {
+                println!("not yet: {health}");
+            }
+            (health["service"] == "up").then_some(health)
+        });
         let now = health["service_latest_ledger"].as_u64().unwrap();
         assert!(now >= latest, "round {round}: {now} after {latest}");
         latest = until("the next ledger comes", || {

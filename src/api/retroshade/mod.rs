@@ -33,6 +33,12 @@ const fn route(verb: Verb, template: &'static str, scope: Scope, handler: Handle
     Route { template, verb, access, work: Work::Slow(handler) }
 }
 
+/// What is answered from the store. It does not wait behind what may take seconds.
+const fn read(template: &'static str, handler: Handler<Deps>) -> Route {
+    let access = Access::Token(Right { area: Area::Programs, scope: Scope::Read });
+    Route { template, verb: Verb::Get, access, work: Work::Blocking(handler) }
+}
+
 const SMALL: Verb = Verb::Post { largest: super::LARGEST_BODY };
 const LARGE: Verb = Verb::Post { largest: LARGEST_DEPLOY };
 
@@ -42,16 +48,16 @@ pub(super) const ROUTES: [Route; 15] = [
     route(LARGE, "/rest/retroshade/try", Scope::Deploy, try_out),
     route(SMALL, "/rest/retroshade/append-contracts", Scope::Deploy, append),
     route(SMALL, "/rest/retroshade/query", Scope::Read, query),
-    route(Verb::Get, "/rest/retroshade/tables", Scope::Read, tables),
-    route(Verb::Get, "/rest/retroshade/list", Scope::Read, list),
+    read("/rest/retroshade/tables", tables),
+    read("/rest/retroshade/list", list),
     route(Verb::Delete, "/rest/retroshade/{id}", Scope::Deploy, delete),
-    route(Verb::Get, "/rest/retroshade/{id}/status", Scope::Read, status),
-    route(Verb::Get, "/rest/retroshade/{id}/executions", Scope::Read, executions),
-    route(Verb::Get, "/rest/retroshade/{id}/stats", Scope::Read, stats),
+    read("/rest/retroshade/{id}/status", status),
+    read("/rest/retroshade/{id}/executions", executions),
+    read("/rest/retroshade/{id}/stats", stats),
     route(SMALL, "/rest/retroshade/{id}/pause", Scope::Deploy, pause),
     route(SMALL, "/rest/retroshade/{id}/resume", Scope::Deploy, resume),
     route(SMALL, "/rest/retroshade/{id}/backfill", Scope::Deploy, begin_backfill),
-    route(Verb::Get, "/rest/retroshade/{id}/backfill", Scope::Read, backfill),
+    read("/rest/retroshade/{id}/backfill", backfill),
     route(Verb::Delete, "/rest/retroshade/{id}/backfill", Scope::Deploy, cancel_backfill),
 ];
 
