@@ -83,7 +83,7 @@ fn table(objects: &[Object], columns: &[&str]) -> String {
 }
 
 /// A head and rows, with columns as wide as the longest of their cells.
-fn grid(names: &[&str], rows: &[Vec<String>]) -> String {
+pub fn grid(names: &[&str], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = names.iter().map(|name| output::harmless(name).into_owned()).collect();
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| shortened(cell)).collect()).collect();
@@ -100,7 +100,7 @@ fn grid(names: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// A value in one line of a table.
-fn cell(value: &Value) -> String {
+pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => output::harmless(text).into_owned(),

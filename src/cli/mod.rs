@@ -15,6 +15,7 @@ mod serve;
 mod sql_worker;
 mod status;
 mod token;
+mod trial;
 mod verify;
 mod version;
 

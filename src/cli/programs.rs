@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::grid;
 use super::remote::{Body, Remote, draws_tables};
-use super::{Failure, output};
+use super::{Failure, output, trial};
 
 /// Between two looks at a backfill.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -199,7 +199,11 @@ impl ProgramVerb {
                     true => body["last"] = verb.last.into(),
                     false => body["transactions"] = verb.transactions.into(),
                 }
-                remote.post("retroshade/try", &body)?.print()
+                let answer = remote.post("retroshade/try", &body)?;
+                match draws_tables(verb.output.json) {
+                    true => output::print(&trial::draw(&answer.json()?)),
+                    false => answer.print(),
+                }
             }
             Self::List(output) => {
                 let columns = ["id", "project_name", "running", "public", "contracts"];

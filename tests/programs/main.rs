@@ -18,6 +18,7 @@ mod common {
     // Other tests use the rest.
     #[allow(dead_code)]
     pub mod stand_in_core;
+    pub mod terminal;
 }
 
 mod engine_check;

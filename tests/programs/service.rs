@@ -134,6 +134,10 @@ impl Owner {
         format!("{}{path}", self.base)
     }
 
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     pub fn get(&self, path: &str) -> Value {
         let (status, body) = self.ask("GET", path, None);
         assert_eq!(status, 200, "{path}: {body}");

@@ -1,8 +1,10 @@
-//! What the routes of programs are sent and what they say to it: JSON, forms and paths.
+//! What the routes of programs are sent and what they say to it: JSON, forms, paths, and the same from a
+//! terminal.
 
 use serde_json::{Value, json};
 
-use crate::common::binary::Service;
+use crate::common::binary::{Service, orrery};
+use crate::common::terminal::on_terminal;
 use crate::service::{Owner, Recorded, Scene};
 
 /// A form with these parts, and what it is.
@@ -162,4 +164,48 @@ fn numbers_of_paths_are_decoded_and_saturate_and_times_have_three_digits() {
         let digits = at.strip_suffix('Z').and_then(|at| at.split_once('.')).map(|(_, it)| it.len());
         assert_eq!((at.len(), digits), (24, Some(3)), "{at}");
     }
+}
+
+#[test]
+fn a_trial_is_tables_on_a_terminal_and_json_elsewhere() {
+    let Some(recorded) = Recorded::find() else { return };
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    scene.import(&recorded.ledgers());
+    let ana = scene.owner(&service, "ana");
+    let (code, contracts) = parts_of(&recorded);
+    std::fs::write(scene.path().join("p.wasm"), code).unwrap();
+    let base = ana.base("/rest");
+    let settings = [("ORRERY_BASE", base.as_str()), ("ORRERY_JWT", ana.token())];
+    let arguments = ["try", "--code-path", "p.wasm", "--contracts", &contracts, "--last", "100"];
+
+    let piped = orrery().args(arguments).envs(settings).current_dir(scene.path()).output().unwrap();
+    let piped: Value = serde_json::from_slice(&piped.stdout).unwrap();
+    let runs = piped["transactions"].as_array().unwrap();
+    let Some((drawn, code)) = on_terminal(scene.path(), &arguments, &settings) else { return };
+    assert_eq!(code, 0, "{drawn}");
+    let mut lines = drawn.lines();
+    let head: Vec<_> = lines.next().unwrap().split_whitespace().collect();
+    let names =
+        ["ledger_sequence", "tx_hash", "status", "fidelity", "fuel", "rows", "error_message"];
+    assert_eq!(head, names);
+    fn text<'a>(run: &'a Value, name: &str) -> &'a str {
+        run[name].as_str().unwrap()
+    }
+    assert!(runs.iter().any(|run| text(run, "fidelity") == "exact"), "{piped}");
+    for (run, line) in runs.iter().zip(&mut lines) {
+        let cells: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(cells[0], run["ledger_sequence"].to_string());
+        assert_eq!(cells[1], run["tx_hash"]);
+        assert_eq!((cells[2], cells[3]), (text(run, "status"), text(run, "fidelity")));
+        assert_eq!(cells[4], run["fuel"].to_string());
+        assert_eq!(cells[5], run["rows"].as_array().unwrap().len().to_string());
+    }
+    for table in ["balance_changed", "batch_done"] {
+        let rows = recorded.rows(table).len();
+        assert!(drawn.contains(&format!("\n\n{table}: {rows} rows\n")), "{drawn}");
+    }
+    let (json, _) = on_terminal(scene.path(), &[&arguments[..], &["--json"]].concat(), &settings)
+        .expect("there was one before");
+    assert_eq!(untimed(serde_json::from_str(&json).expect(&json)), untimed(piped));
 }
