@@ -1,169 +1,29 @@
 //! The built binary from outside: every verb, what it prints and how it ends.
 
+#[path = "../common"]
 mod common {
     pub mod client;
     pub mod signal;
     pub mod terminal;
 }
 
+mod harness;
+mod pasted;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use common::client::HTTP;
-use common::signal::{self, Signal};
-use common::terminal::on_terminal;
+use common::signal::Signal;
+use harness::{Ran, Service, ledgers, orrery, run, until};
 use orrery::domain::Network;
 use orrery::store::Store;
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// Far more than anything here takes; a condition that never comes true ends the test.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn orrery(directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
-    command.current_dir(directory);
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("ORRERY_") {
-            command.env_remove(name);
-        }
-    }
-    command
-}
-
-struct Ran {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
-
-impl Ran {
-    fn json(&self) -> Value {
-        assert_eq!(self.code, 0, "{}", self.stderr);
-        serde_json::from_str(&self.stdout).unwrap()
-    }
-
-    /// It failed with this code, and its last word is one sentence with all of `parts`.
-    fn refuses(&self, code: i32, parts: &[&str]) {
-        assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
-        assert_eq!(self.stdout, "");
-        let sentence = self.stderr.lines().last().unwrap();
-        assert!(sentence.starts_with("orrery: "), "{}", self.stderr);
-        for part in parts {
-            assert!(sentence.contains(part), "'{part}' is not in: {sentence}");
-        }
-    }
-}
-
-impl From<Output> for Ran {
-    fn from(output: Output) -> Self {
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        let code = output.status.code().unwrap_or(-1);
-        Self { code, stdout: text(output.stdout), stderr: text(output.stderr) }
-    }
-}
-
-fn run(directory: &Path, arguments: &[&str]) -> Ran {
-    orrery(directory).args(arguments).output().unwrap().into()
-}
-
-fn ledgers() -> Option<PathBuf> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data");
-    let root = std::env::var_os("ORRERY_TEST_DATA").map_or_else(|| beside.into(), PathBuf::from);
-    let ledgers = root.join("ledgers");
-    if ledgers.is_dir() {
-        return Some(ledgers);
-    }
-    println!("skipped: there are no real ledgers in {}", ledgers.display());
-    None
-}
-
-fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = attempt() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "{what} did not come true");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// A service that was started for one test and ends with it.
-struct Service {
-    child: Child,
-    address: String,
-}
-
-impl Service {
-    /// Follows nothing unless a file says what: the networks have public sources, which tests leave alone.
-    fn start(directory: &Path, arguments: &[&str]) -> Self {
-        let no_source = if arguments.contains(&"--config") { None } else { Some("--no-source") };
-        let mut child = orrery(directory)
-            .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
-            .args(no_source)
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let address = loop {
-            let line = lines.next().expect("it says where it listens").unwrap();
-            let line: Value = serde_json::from_str(&line).expect(&line);
-            if line["message"] == "listening" {
-                break line["address"].as_str().unwrap().to_owned();
-            }
-        };
-        // Keeps the pipe from filling up.
-        thread::spawn(move || lines.for_each(drop));
-        Self { child, address }
-    }
-
-    /// The demo, and the four lines that it prints for a shell.
-    fn demo(directory: &Path) -> (Self, [String; 4]) {
-        let mut child = orrery(directory)
-            .args(["demo", "--listen", "127.0.0.1:0", "--data-dir", "d"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        // From here on it is ended whatever happens.
-        let mut demo = Self { child, address: String::new() };
-        let commands = lines.filter(|line| line.starts_with("curl ")).take(4);
-        let commands: [String; 4] = commands.collect::<Vec<_>>().try_into().unwrap();
-        let (_, address) = commands[0].split_once("http://").unwrap();
-        demo.address = address.split(['/', '\'']).next().unwrap().to_owned();
-        (demo, commands)
-    }
-
-    fn get(&self, path: &str, token: Option<&str>) -> (u16, Value) {
-        let mut request = HTTP.get(format!("http://{}{path}", self.address));
-        if let Some(token) = token {
-            request = request.bearer_auth(token);
-        }
-        let answer = request.send().unwrap();
-        let status = answer.status().as_u16();
-        (status, answer.json().unwrap())
-    }
-
-    fn stop(mut self, signal: Signal) -> Option<i32> {
-        assert!(signal::send(self.child.id(), signal));
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn wrong_usage_exits_with_2() {
@@ -495,82 +355,6 @@ fn tokens_live_and_die_while_the_service_runs() {
 }
 
 #[test]
-fn the_lines_of_the_readme_work_when_they_are_pasted_in_either_order() {
-    let readme = include_str!("../README.md");
-    let (_, block) = readme.split_once("token:\n\n```sh\n").unwrap();
-    let lines: Vec<_> = block.split_once("```").unwrap().0.lines().collect();
-    let [serve, token, ask] = lines[..] else { panic!("three lines: {lines:?}") };
-    assert!(serve.ends_with(" &") && token.contains("token issue"), "{lines:?}");
-    let programs = Path::new(env!("CARGO_BIN_EXE_orrery")).parent().unwrap().display();
-    for order in [[serve, token], [token, serve]] {
-        let directory = tempfile::tempdir().unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let script = format!(
-            "PATH={programs}:$PATH\ntrap 'kill $!; wait $!' EXIT\n{}\n{}\n{}",
-            order[0],
-            order[1],
-            ask.replace("127.0.0.1:8484", &free),
-        );
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &script]).current_dir(directory.path());
-        // The networks have public sources, which tests leave alone.
-        shell.env("ORRERY_SOURCE_KIND", "none").env("ORRERY_HTTP_LISTEN", &free);
-        let ran: Ran = shell.output().unwrap().into();
-        assert_eq!(ran.json(), serde_json::json!([]), "{order:?}: {}", ran.stderr);
-    }
-}
-
-#[test]
-fn a_terminal_gets_no_control_characters_of_others_and_a_pipe_gets_everything() {
-    let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
-    let service = Service::start(at, &["--data-dir", "d", "--network", "testnet"]);
-    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "a"]).stdout;
-    let base = format!("http://{}/rest", service.address);
-    let settings = [("ORRERY_BASE", base.as_str()), ("ORRERY_JWT", token.trim())];
-    let piped = |arguments: &[&str]| -> Ran {
-        orrery(at).args(arguments).envs(settings).output().unwrap().into()
-    };
-    let sql = "select chr(27)||'[31mred'||chr(10)||'x'||chr(155) as \"a\u{1b}[2J\"";
-    let red = "\u{1b}[31mred\nx\u{9b}";
-    let tables_ready = || (piped(&["query", sql]).code == 0).then_some(());
-    until("the tables can be asked", tables_ready);
-    assert_eq!(piped(&["query", sql]).json(), serde_json::json!([{ "a\u{1b}[2J": red }]));
-    let csv = piped(&["query", sql, "--format", "csv"]).stdout;
-    assert_eq!(csv, format!("a\u{1b}[2J\r\n\"{red}\"\r\n"));
-
-    let on = |arguments: &[&str]| on_terminal(at, arguments, &settings);
-    let Some((drawn, code)) = on(&["query", sql]) else { return };
-    assert_eq!((drawn.as_str(), code), ("a\\u001b[2J\n\\u001b[31mred\\nx\\u009b\n", 0));
-    for more in [&["--json"][..], &["--format", "columns"], &["--format", "csv"]] {
-        let (text, code) = on(&[&["query", sql][..], more].concat()).unwrap();
-        assert_eq!(code, 0, "{text}");
-        assert!(text.contains("[31mred") && text.contains("\\u009b"), "{text:?}");
-        assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text:?}");
-    }
-    let (text, code) = on(&["query", "select 1", "--format", "arrow"]).unwrap();
-    assert!(code == 2 && text.contains("send it to a file"), "{text}");
-    let (text, code) = on(&["query", "select \"\u{9b}2J\" from nowhere"]).unwrap();
-    assert!(code == 1 && text.starts_with("orrery: "), "{text}");
-    assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text:?}");
-}
-
-#[test]
-fn a_base_without_rest_is_guessed() {
-    let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
-    let service = Service::start(at, &["--data-dir", "d", "--network", "testnet"]);
-    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "a"]).stdout;
-    let base = format!("http://{}", service.address);
-    let ask = ["list", "--base", &base, "--jwt", token.trim()];
-    run(at, &ask).refuses(1, &["there is no route '/retroshade/list'", "--base", "ends in /rest"]);
-    let rest = format!("{base}/rest");
-    let status = ["status", "7", "--base", &rest, "--jwt", token.trim()];
-    let ran = run(at, &status);
-    assert!(ran.code == 1 && !ran.stderr.contains("--base"), "{}", ran.stderr);
-}
-
-#[test]
 fn a_port_in_use_is_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -649,58 +433,4 @@ fn follows_a_lake_as_it_grows() {
     fs::write(at.join("other.toml"), other).unwrap();
     run(at, &["serve", "--config", "other.toml", "--listen", "127.0.0.1:0"])
         .refuses(1, &["of the network mainnet, not of testnet"]);
-}
-
-#[test]
-fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
-    let directory = tempfile::tempdir().unwrap();
-    let (mut latest, mut rows) = (0, 0);
-    for round in 0..2 {
-        let (demo, commands) = Service::demo(directory.path());
-        for command in &commands {
-            let answer = pasted(command);
-            let rows = answer.as_array().map_or(1, Vec::len);
-            assert!(rows > 0, "{command} finds nothing");
-        }
-        let health = until("all of it is up", || {
-            let health = pasted(&commands[0]);
-            if health["service"] != "up" {
-                println!("not yet: {health}");
-            }
-            (health["service"] == "up").then_some(health)
-        });
-        let now = health["service_latest_ledger"].as_u64().unwrap();
-        assert!(now >= latest, "round {round}: {now} after {latest}");
-        latest = until("the next ledger comes", || {
-            pasted(&commands[0])["service_latest_ledger"].as_u64().filter(|next| *next > now)
-        });
-        let trades = || pasted(&commands[3])[0]["trades"].as_u64().unwrap();
-        let before = trades();
-        assert!(before >= rows, "round {round}: {before} after {rows}");
-        rows = until("the rows grow", || Some(trades()).filter(|rows| *rows > before));
-        let ask = |path: &str| {
-            let (before, _) = commands[1].rsplit_once(" '").unwrap();
-            pasted(&format!("{before} 'http://{}/rest/retroshade/{path}'", demo.address))
-        };
-        assert_eq!(ask("list").as_array().unwrap().len(), 1, "it is deployed once");
-        let status = ask("1/status");
-        assert!(status["running"] == true && status["total_errors"] == 0, "{status}");
-        let runs = ask("1/executions?limit=200");
-        assert!(runs.as_array().unwrap().iter().all(|run| run["fidelity"] == "exact"), "{runs}");
-        assert_eq!(demo.stop(Signal::INT), Some(0));
-    }
-}
-
-/// What a shell says to a line of the demo.
-fn pasted(command: &str) -> Value {
-    let mut shell = Command::new("sh")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    writeln!(shell.stdin.take().unwrap(), "{command}").unwrap();
-    let output = shell.wait_with_output().unwrap();
-    assert!(output.status.success(), "{command}");
-    serde_json::from_slice(&output.stdout).unwrap()
 }

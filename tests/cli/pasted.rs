@@ -1,0 +1,143 @@
+//! What people paste, and what they see: the lines of the README and of the demo, a terminal, an address that is
+//! not quite right.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::common::signal::Signal;
+use crate::common::terminal::on_terminal;
+use crate::harness::{Ran, Service, orrery, run, until};
+
+#[test]
+fn the_lines_of_the_readme_work_when_they_are_pasted_in_either_order() {
+    let readme = include_str!("../../README.md");
+    let (_, block) = readme.split_once("token:\n\n```sh\n").unwrap();
+    let lines: Vec<_> = block.split_once("```").unwrap().0.lines().collect();
+    let [serve, token, ask] = lines[..] else { panic!("three lines: {lines:?}") };
+    assert!(serve.ends_with(" &") && token.contains("token issue"), "{lines:?}");
+    let programs = Path::new(env!("CARGO_BIN_EXE_orrery")).parent().unwrap().display();
+    for order in [[serve, token], [token, serve]] {
+        let directory = tempfile::tempdir().unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let script = format!(
+            "PATH={programs}:$PATH\ntrap 'kill $!; wait $!' EXIT\n{}\n{}\n{}",
+            order[0],
+            order[1],
+            ask.replace("127.0.0.1:8484", &free),
+        );
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).current_dir(directory.path());
+        // The networks have public sources, which tests leave alone.
+        shell.env("ORRERY_SOURCE_KIND", "none").env("ORRERY_HTTP_LISTEN", &free);
+        let ran: Ran = shell.output().unwrap().into();
+        assert_eq!(ran.json(), serde_json::json!([]), "{order:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_terminal_gets_no_control_characters_of_others_and_a_pipe_gets_everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let service = Service::start(at, &["--data-dir", "d", "--network", "testnet"]);
+    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "a"]).stdout;
+    let base = format!("http://{}/rest", service.address);
+    let settings = [("ORRERY_BASE", base.as_str()), ("ORRERY_JWT", token.trim())];
+    let piped = |arguments: &[&str]| -> Ran {
+        orrery(at).args(arguments).envs(settings).output().unwrap().into()
+    };
+    let sql = "select chr(27)||'[31mred'||chr(10)||'x'||chr(155) as \"a\u{1b}[2J\"";
+    let red = "\u{1b}[31mred\nx\u{9b}";
+    let tables_ready = || (piped(&["query", sql]).code == 0).then_some(());
+    until("the tables can be asked", tables_ready);
+    assert_eq!(piped(&["query", sql]).json(), serde_json::json!([{ "a\u{1b}[2J": red }]));
+    let csv = piped(&["query", sql, "--format", "csv"]).stdout;
+    assert_eq!(csv, format!("a\u{1b}[2J\r\n\"{red}\"\r\n"));
+
+    let on = |arguments: &[&str]| on_terminal(at, arguments, &settings);
+    let Some((drawn, code)) = on(&["query", sql]) else { return };
+    assert_eq!((drawn.as_str(), code), ("a\\u001b[2J\n\\u001b[31mred\\nx\\u009b\n", 0));
+    for more in [&["--json"][..], &["--format", "columns"], &["--format", "csv"]] {
+        let (text, code) = on(&[&["query", sql][..], more].concat()).unwrap();
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains("[31mred") && text.contains("\\u009b"), "{text:?}");
+        assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text:?}");
+    }
+    let (text, code) = on(&["query", "select 1", "--format", "arrow"]).unwrap();
+    assert!(code == 2 && text.contains("send it to a file"), "{text}");
+    let (text, code) = on(&["query", "select \"\u{9b}2J\" from nowhere"]).unwrap();
+    assert!(code == 1 && text.starts_with("orrery: "), "{text}");
+    assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text:?}");
+}
+
+#[test]
+fn a_base_without_rest_is_guessed() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let service = Service::start(at, &["--data-dir", "d", "--network", "testnet"]);
+    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "a"]).stdout;
+    let base = format!("http://{}", service.address);
+    let ask = ["list", "--base", &base, "--jwt", token.trim()];
+    run(at, &ask).refuses(1, &["there is no route '/retroshade/list'", "--base", "ends in /rest"]);
+    let rest = format!("{base}/rest");
+    let status = ["status", "7", "--base", &rest, "--jwt", token.trim()];
+    let ran = run(at, &status);
+    assert!(ran.code == 1 && !ran.stderr.contains("--base"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_demo_prints_lines_that_work_and_goes_on_where_it_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut latest, mut rows) = (0, 0);
+    for round in 0..2 {
+        let (demo, commands) = Service::demo(directory.path());
+        for command in &commands {
+            let answer = pasted(command);
+            let rows = answer.as_array().map_or(1, Vec::len);
+            assert!(rows > 0, "{command} finds nothing");
+        }
+        let health = until("all of it is up", || {
+            let health = pasted(&commands[0]);
+            if health["service"] != "up" {
+                println!("not yet: {health}");
+            }
+            (health["service"] == "up").then_some(health)
+        });
+        let now = health["service_latest_ledger"].as_u64().unwrap();
+        assert!(now >= latest, "round {round}: {now} after {latest}");
+        latest = until("the next ledger comes", || {
+            pasted(&commands[0])["service_latest_ledger"].as_u64().filter(|next| *next > now)
+        });
+        let trades = || pasted(&commands[3])[0]["trades"].as_u64().unwrap();
+        let before = trades();
+        assert!(before >= rows, "round {round}: {before} after {rows}");
+        rows = until("the rows grow", || Some(trades()).filter(|rows| *rows > before));
+        let ask = |path: &str| {
+            let (before, _) = commands[1].rsplit_once(" '").unwrap();
+            pasted(&format!("{before} 'http://{}/rest/retroshade/{path}'", demo.address))
+        };
+        assert_eq!(ask("list").as_array().unwrap().len(), 1, "it is deployed once");
+        let status = ask("1/status");
+        assert!(status["running"] == true && status["total_errors"] == 0, "{status}");
+        let runs = ask("1/executions?limit=200");
+        assert!(runs.as_array().unwrap().iter().all(|run| run["fidelity"] == "exact"), "{runs}");
+        assert_eq!(demo.stop(Signal::INT), Some(0));
+    }
+}
+
+/// What a shell says to a line of the demo.
+fn pasted(command: &str) -> Value {
+    let mut shell = Command::new("sh")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    writeln!(shell.stdin.take().unwrap(), "{command}").unwrap();
+    let output = shell.wait_with_output().unwrap();
+    assert!(output.status.success(), "{command}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
