@@ -16,8 +16,8 @@ use crate::domain::ProgramId;
 
 /// How long a worker may take for one step of a change: the last one may write all of it to disk.
 const STEP_WITHIN: Duration = Duration::from_secs(600);
-/// Rows of a frame.
-const MOST_ROWS: usize = 32_768;
+/// Rows of a frame: while one is appended the next is packed, on another processor.
+const MOST_ROWS: usize = 2_048;
 /// Bytes of a frame, about.
 const MOST_BYTES: usize = 8 << 20;
 /// Frames that are on their way while the next one is packed.
