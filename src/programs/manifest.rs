@@ -35,6 +35,11 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Whether somebody may read its tables.
+    pub fn is_readable_by(&self, reader: &Owner) -> bool {
+        self.owner == *reader || self.public
+    }
+
     /// Names of its tables, in order.
     pub fn table_names(&self) -> Vec<String> {
         let tables = self.schema.tables().iter();

@@ -53,6 +53,11 @@ impl Known {
     fn is_running(&self) -> bool {
         self.order.state == State::Running
     }
+
+    /// Whether this is the order, still running, that a turn was begun with.
+    fn is_same(&self, order: &Order) -> bool {
+        self.is_running() && self.order.ledgers == order.ledgers
+    }
 }
 
 impl Older {
@@ -178,29 +183,45 @@ impl Older {
         let order = self.order(program).filter(|order| order.state == State::Running);
         let Some(mut order) = order else { return Ok(Turn::Idle) };
         let begun = Instant::now();
-        let mut done = true;
-        while order.state == State::Running && done && begun.elapsed() < SHORT_TURN {
-            done = self.ledger(&entry, &mut order, begun + SHORT_TURN)?;
-            if !self.still_wanted(&order) {
-                return Ok(Turn::Idle);
-            }
+        let worked = self.ledgers(&entry, &mut order, begun);
+        if !self.still_wanted(&order) {
+            return Ok(Turn::Idle);
         }
-        let turn = Turn::Worked { held_up: held_up(begun) };
+        // What was done before something failed is done, and is not done again.
+        self.keep(&entry, order)?;
+        worked.map(|()| Turn::Worked { held_up: held_up(begun) })
+    }
+
+    /// Ledgers of an order until it is over, or its time is.
+    fn ledgers(
+        &self,
+        entry: &Entry,
+        order: &mut Order,
+        begun: Instant,
+    ) -> Result<(), ProgramError> {
+        let mut done = true;
+        while done && order.state == State::Running && begun.elapsed() < SHORT_TURN {
+            done = self.ledger(entry, order, begun + SHORT_TURN)? && self.still_wanted(order);
+        }
+        Ok(())
+    }
+
+    /// Takes over how far an order has got.
+    fn keep(&self, entry: &Entry, order: Order) -> Result<(), ProgramError> {
         let cell = entry.cell.lock();
         let mut orders = self.orders.lock();
-        match orders.get_mut(&program) {
-            Some(known) if known.is_running() && known.order.ledgers == order.ledgers => {
-                // Ledgers without runs are not worth a write each.
-                if order.state != State::Running || known.written.elapsed() > WRITE_EVERY {
-                    self.put(&cell, &order)?;
-                    *known = Known::written_now(order);
-                } else {
-                    known.order = order;
-                }
-                Ok(turn)
-            }
-            _ => Ok(Turn::Idle),
+        let Some(known) = orders.get_mut(&order.program).filter(|known| known.is_same(&order))
+        else {
+            return Ok(());
+        };
+        // Ledgers without runs are not worth a write each.
+        if order.state != State::Running || known.written.elapsed() > WRITE_EVERY {
+            self.put(&cell, &order)?;
+            *known = Known::written_now(order);
+        } else {
+            known.order = order;
         }
+        Ok(())
     }
 
     /// Runs the program on the order's next ledger, or on a part of it when there is no more time. Says
@@ -261,8 +282,7 @@ impl Older {
     fn still_wanted(&self, order: &Order) -> bool {
         let orders = self.orders.lock();
         let known = orders.get(&order.program);
-        !self.stopped.load(Ordering::Relaxed)
-            && known.is_some_and(|it| it.is_running() && it.order.ledgers == order.ledgers)
+        !self.stopped.load(Ordering::Relaxed) && known.is_some_and(|known| known.is_same(order))
     }
 
     /// Whoever changes an order holds the program's cell first and the orders second.

@@ -120,19 +120,19 @@ impl Registry {
 
     /// The manifests that an owner may read: its own, and with `public` everybody's public ones.
     pub(super) fn manifests(&self, owner: &Owner, public: bool) -> Vec<Manifest> {
-        let readable = |manifest: &Manifest| manifest.owner == *owner || public && manifest.public;
+        let wanted = |manifest: &Manifest| match public {
+            true => manifest.is_readable_by(owner),
+            false => manifest.owner == *owner,
+        };
         let all = self.all();
         let cells = all.iter().map(|entry| entry.cell.lock());
-        let readable = cells.filter(|cell| readable(&cell.manifest));
-        readable.map(|cell| cell.manifest.clone()).collect()
+        let wanted = cells.filter(|cell| wanted(&cell.manifest));
+        wanted.map(|cell| cell.manifest.clone()).collect()
     }
 
     /// The numbers of the programs whose tables an owner may read.
     pub(super) fn readable(&self, owner: &Owner) -> Vec<ProgramId> {
-        let readable = |entry: &&Arc<Entry>| {
-            let Cell { manifest, .. } = &*entry.cell.lock();
-            manifest.owner == *owner || manifest.public
-        };
+        let readable = |entry: &&Arc<Entry>| entry.cell.lock().manifest.is_readable_by(owner);
         self.all().iter().filter(readable).map(|entry| entry.id).collect()
     }
 
