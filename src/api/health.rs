@@ -74,14 +74,21 @@ fn record<'a>(deps: &'a Deps, status: &StoreStatus) -> Record<'a> {
     let network_latest = deps.health.network_latest().map(|ledger| ledger.0);
     let components: BTreeMap<_, State> =
         deps.health.components().into_iter().map(|(name, state)| (name, state.into())).collect();
+    // Without a source nothing is lagged behind: what a backfill learns of the network is no promise.
+    let follows = |latest: Option<u32>| latest.filter(|_| deps.health.follows());
     let all_up = components.values().all(|state| state.reason.is_none());
     Record {
         service: if all_up { "up" } else { "down" },
         service_latest_ledger: latest,
         network_latest_ledger: network_latest,
         oldest_ledger: status.oldest().map(|ledger| ledger.0),
-        lag_ledgers: network_latest.zip(latest).map(|(tip, stored)| tip.saturating_sub(stored)),
-        lag_seconds: status.latest_close_time.map(|closed| (deps.clock)().saturating_sub(closed)),
+        lag_ledgers: network_latest
+            .zip(follows(latest))
+            .map(|(tip, stored)| tip.saturating_sub(stored)),
+        lag_seconds: status
+            .latest_close_time
+            .filter(|_| deps.health.follows())
+            .map(|closed| (deps.clock)().saturating_sub(closed)),
         components,
         version: env!("CARGO_PKG_VERSION"),
         network: deps.network.name(),

@@ -18,8 +18,8 @@ use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::AuthError;
 use super::claims::{Plan, Scope};
+use super::{AuthError, secret};
 
 const JOURNAL_FILE: &str = "tokens.jsonl";
 
@@ -100,7 +100,6 @@ impl Journal {
         let path = directory.join(JOURNAL_FILE);
         let (known, looked) = (RwLock::default(), AtomicU64::new(0));
         let journal = Self { path, known, opened: Instant::now(), looked };
-        journal.file().map_err(|error| journal.failed("cannot create", error))?;
         journal.look()?;
         Ok(journal)
     }
@@ -141,7 +140,7 @@ impl Journal {
     }
 
     fn file(&self) -> io::Result<File> {
-        OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.path)
+        OpenOptions::new().read(true).append(true).open(&self.path)
     }
 
     fn append_bytes(&self, line: &[u8]) -> io::Result<()> {
@@ -192,6 +191,25 @@ impl Journal {
 
     fn failed(&self, what: &'static str, error: io::Error) -> AuthError {
         AuthError::io(what, &self.path, error)
+    }
+}
+
+/// Makes an empty file, unless there is one, and waits until it is on disk.
+pub(super) fn create(directory: &Path) -> Result<(), AuthError> {
+    let path = directory.join(JOURNAL_FILE);
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+    let created = file.and_then(|file| file.sync_all());
+    let created = created.and_then(|()| File::open(directory)?.sync_all());
+    created.map_err(|error| AuthError::io("cannot create", &path, error))
+}
+
+/// Whether the file is there; without it revocations would be forgotten.
+pub(super) fn check(directory: &Path) -> Result<(), AuthError> {
+    let list = directory.join(JOURNAL_FILE);
+    match list.try_exists() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(AuthError::MissingList { list, key: secret::path(directory) }),
+        Err(error) => Err(AuthError::io("cannot look for", &list, error)),
     }
 }
 
@@ -265,6 +283,11 @@ impl Known {
 mod tests {
     use super::*;
 
+    fn opened(directory: &Path) -> Journal {
+        create(directory).unwrap();
+        Journal::open(directory).unwrap()
+    }
+
     fn revoked(jti: &str) -> Line {
         Line::Revoked { jti: jti.to_owned(), at: 7 }
     }
@@ -272,13 +295,13 @@ mod tests {
     #[test]
     fn a_torn_last_line_is_skipped_and_closed() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path()).unwrap();
+        let journal = opened(directory.path());
         journal.append(&revoked("a")).unwrap();
         let mut file = journal.file().unwrap();
         file.write_all(br#"{"revoked":{"jti":"torn","#).unwrap();
         assert_eq!(journal.revoked_at("a").unwrap(), Some(7));
         journal.append(&revoked("b")).unwrap();
-        let again = Journal::open(directory.path()).unwrap();
+        let again = opened(directory.path());
         assert_eq!(again.revoked_at("a").unwrap(), Some(7));
         assert_eq!(again.revoked_at("b").unwrap(), Some(7));
         assert_eq!(again.revoked_at("torn").unwrap(), None);
@@ -287,7 +310,7 @@ mod tests {
     #[test]
     fn no_flipped_bit_changes_what_a_line_says_unnoticed() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path()).unwrap();
+        let journal = opened(directory.path());
         journal.append(&revoked("a")).unwrap();
         journal.append(&revoked("b")).unwrap();
         let bytes = fs::read(&journal.path).unwrap();
@@ -307,12 +330,12 @@ mod tests {
     #[test]
     fn writers_at_the_same_time_lose_nothing_and_readers_see_it_at_once() {
         let directory = tempfile::tempdir().unwrap();
-        let reader = Journal::open(directory.path()).unwrap();
+        let reader = opened(directory.path());
         std::thread::scope(|scope| {
             for writer in 0..4 {
                 let directory = directory.path();
                 scope.spawn(move || {
-                    let journal = Journal::open(directory).unwrap();
+                    let journal = opened(directory);
                     for number in 0..10 {
                         journal.append(&revoked(&format!("{writer}-{number}"))).unwrap();
                     }
@@ -330,7 +353,7 @@ mod tests {
     #[test]
     fn a_vanished_file_is_an_error_rather_than_an_amnesty() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path()).unwrap();
+        let journal = opened(directory.path());
         journal.append(&revoked("a")).unwrap();
         fs::remove_file(&journal.path).unwrap();
         while journal.revoked_at("a").is_ok() {}

@@ -27,22 +27,25 @@ pub struct PublicKey {
     pub algorithm: PublicKeyAlgorithm,
     /// The key, PEM (`BEGIN PUBLIC KEY`).
     pub pem: String,
+    /// How the `sub` of its tokens must begin; empty when they may be of any owner.
+    pub sub_prefix: String,
 }
 
 /// A key and the one way it may be used.
 struct PinnedKey {
     key: DecodingKey,
     validation: Validation,
+    sub_prefix: String,
 }
 
 impl PinnedKey {
-    fn new(key: DecodingKey, algorithm: Algorithm) -> Self {
+    fn new(key: DecodingKey, algorithm: Algorithm, sub_prefix: &str) -> Self {
         let mut validation = Validation::new(algorithm);
         // The claims are checked in `Tokens::check`, by a clock that tests can set.
         validation.required_spec_claims.clear();
         validation.validate_exp = false;
         validation.validate_aud = false;
-        Self { key, validation }
+        Self { key, validation, sub_prefix: sub_prefix.to_owned() }
     }
 }
 
@@ -59,7 +62,7 @@ impl KeyRing {
     pub(super) fn new(secret: &[u8]) -> Self {
         Self {
             signing: EncodingKey::from_secret(secret),
-            own: PinnedKey::new(DecodingKey::from_secret(secret), Algorithm::HS256),
+            own: PinnedKey::new(DecodingKey::from_secret(secret), Algorithm::HS256, ""),
             others: HashMap::new(),
         }
     }
@@ -73,7 +76,8 @@ impl KeyRing {
         };
         let kid = public.kid.clone();
         let key = parsed.map_err(|source| AuthError::PublicKey { kid: kid.clone(), source })?;
-        if self.others.insert(kid.clone(), PinnedKey::new(key, algorithm)).is_some() {
+        let pinned = PinnedKey::new(key, algorithm, &public.sub_prefix);
+        if self.others.insert(kid.clone(), pinned).is_some() {
             return Err(AuthError::RepeatedKeyId(kid));
         }
         Ok(())
@@ -85,7 +89,8 @@ impl KeyRing {
             .map_err(AuthError::Signing)
     }
 
-    /// Checks form and signature of a token and returns its claims, which are not checked yet.
+    /// Checks form and signature of a token, and whether its key may speak for its owner. Returns its
+    /// claims, which are not checked otherwise.
     pub(super) fn open(&self, token: &str) -> Result<Claims, TokenError> {
         let header = jsonwebtoken::decode_header(token).map_err(|_| TokenError::Malformed)?;
         if header.crit.is_some() {
@@ -97,6 +102,7 @@ impl KeyRing {
             Some(kid) => self.others.get(kid).ok_or(TokenError::UnknownKey)?,
         };
         match jsonwebtoken::decode::<Claims>(token, &pinned.key, &pinned.validation) {
+            Ok(data) if !data.claims.sub.starts_with(&pinned.sub_prefix) => Err(TokenError::Owner),
             Ok(data) => Ok(data.claims),
             Err(error) => Err(match error.kind() {
                 ErrorKind::InvalidAlgorithm => TokenError::Algorithm,

@@ -62,6 +62,20 @@ pub enum AuthError {
         "{0} does not hold a signing key of 64 hexadecimal digits: restore it from a backup, or remove it, which voids every token"
     )]
     DamagedSecret(PathBuf),
+    /// There is a signing key, and no list of the tokens that were revoked.
+    #[error(
+        "{} is missing beside the signing key, so that which tokens are revoked is not known: restore it \
+         from a backup; or, if none was ever revoked, create it empty; or remove {} too, which voids every \
+         token",
+        list.display(),
+        key.display()
+    )]
+    MissingList {
+        /// Where the list should be.
+        list: PathBuf,
+        /// The signing key.
+        key: PathBuf,
+    },
     /// A configured public key cannot be read.
     #[error(
         "the public key '{kid}' cannot be read: give a PEM public key of its algorithm ({source})"
@@ -119,6 +133,9 @@ pub enum TokenError {
     /// A claim is missing or of the wrong type.
     #[error("the token's claims are incomplete or malformed: {0}")]
     Claims(String),
+    /// Its key speaks for other owners.
+    #[error("the token's key may not issue tokens for this owner")]
+    Owner,
     /// Issued by another service.
     #[error("the token's issuer is not this service")]
     Issuer,
@@ -193,7 +210,11 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Opens the directory of secrets, creating it and the signing key when they are missing.
+    /// Opens the directory of secrets, creating it, the signing key and the list of tokens when there is
+    /// no key yet.
+    ///
+    /// # Errors
+    /// [`AuthError::MissingList`] when there is a key without a list: revocations would be forgotten.
     pub fn open(directory: &Path, network: &Network) -> Result<Self, AuthError> {
         Self::open_with_keys(directory, network, &[])
     }
@@ -205,6 +226,12 @@ impl Tokens {
         public_keys: &[PublicKey],
     ) -> Result<Self, AuthError> {
         secret::prepare_directory(directory)?;
+        // In this order, and the list before the key: whoever sees a key sees a list, also when several
+        // processes start at once, or one is killed in between.
+        if !secret::exists(directory)? {
+            journal::create(directory)?;
+        }
+        journal::check(directory)?;
         let mut keys = KeyRing::new(&secret::load_or_create(directory)?);
         for key in public_keys {
             keys.add(key)?;
@@ -332,7 +359,11 @@ impl Tokens {
 /// When a file that is there cannot be read at all.
 pub fn problems(directory: &Path) -> Result<Vec<String>, AuthError> {
     let key = secret::problem(directory)?;
-    Ok(key.into_iter().chain(journal::problems(directory)?).collect())
+    let list = match secret::exists(directory)? {
+        true => journal::check(directory).err().map(|missing| missing.to_string()),
+        false => None,
+    };
+    Ok(key.into_iter().chain(list).chain(journal::problems(directory)?).collect())
 }
 
 fn check_name(name: &str) -> Result<(), AuthError> {

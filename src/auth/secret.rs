@@ -6,7 +6,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rand::RngCore;
 use sha2::{Digest, Sha256};
@@ -25,9 +25,20 @@ pub(super) fn prepare_directory(directory: &Path) -> Result<(), AuthError> {
     fs::set_permissions(directory, Permissions::from_mode(0o700)).map_err(failed)
 }
 
+/// Where the signing key of a directory is.
+pub(super) fn path(directory: &Path) -> PathBuf {
+    directory.join(SECRET_FILE)
+}
+
+/// Whether there is a signing key.
+pub(super) fn exists(directory: &Path) -> Result<bool, AuthError> {
+    let path = path(directory);
+    path.try_exists().map_err(|error| AuthError::io("cannot look for", &path, error))
+}
+
 /// Reads the signing key, creating it first when there is none.
 pub(super) fn load_or_create(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
-    let path = directory.join(SECRET_FILE);
+    let path = path(directory);
     if let Err(error) = create_once(directory, &path) {
         return Err(AuthError::io("cannot create the signing key", &path, error));
     }
@@ -56,11 +67,10 @@ fn checksum(secret: &[u8; SECRET_BYTES]) -> String {
 
 /// Says what is wrong with the key of a directory, if there is one.
 pub(super) fn problem(directory: &Path) -> Result<Option<String>, AuthError> {
-    let path = directory.join(SECRET_FILE);
-    if !path.try_exists().map_err(|error| AuthError::io("cannot look for", &path, error))? {
+    if !exists(directory)? {
         return Ok(None);
     }
-    match load(&path) {
+    match load(&path(directory)) {
         Ok(_) => Ok(None),
         Err(damaged @ AuthError::DamagedSecret(_)) => Ok(Some(damaged.to_string())),
         Err(error) => Err(error),

@@ -31,6 +31,7 @@ impl Bench {
             kid: "partner".into(),
             algorithm: PublicKeyAlgorithm::EdDsa,
             pem: ED_PUBLIC.into(),
+            sub_prefix: String::new(),
         };
         let tokens = Tokens::open_with_keys(directory.path(), &testnet(), &[key]).unwrap();
         Self { directory, tokens }
@@ -147,8 +148,12 @@ fn a_token_of_another_issuer_needs_its_key_and_its_algorithm() {
 #[test]
 fn public_keys_must_be_readable_and_named_apart() {
     let directory = tempfile::tempdir().unwrap();
-    let key =
-        |kid: &str, algorithm, pem: &str| PublicKey { kid: kid.into(), algorithm, pem: pem.into() };
+    let key = |kid: &str, algorithm, pem: &str| PublicKey {
+        kid: kid.into(),
+        algorithm,
+        pem: pem.into(),
+        sub_prefix: String::new(),
+    };
     let open = |keys: &[PublicKey]| {
         Tokens::open_with_keys(directory.path(), &testnet(), keys).err().map(|e| e.to_string())
     };
@@ -159,6 +164,88 @@ fn public_keys_must_be_readable_and_named_apart() {
         [(PublicKeyAlgorithm::EdDsa, "nonsense"), (PublicKeyAlgorithm::Rs256, ED_PUBLIC)]
     {
         assert!(open(&[key("a", algorithm, pem)]).unwrap().contains("cannot be read"));
+    }
+}
+
+#[test]
+fn another_issuer_speaks_only_for_owners_of_its_prefix() {
+    let directory = tempfile::tempdir().unwrap();
+    let public = |kid: &str, sub_prefix: &str| PublicKey {
+        kid: kid.into(),
+        algorithm: PublicKeyAlgorithm::EdDsa,
+        pem: ED_PUBLIC.into(),
+        sub_prefix: sub_prefix.into(),
+    };
+    let keys = [public("partner", "partner-"), public("any", "")];
+    let tokens = Tokens::open_with_keys(directory.path(), &testnet(), &keys).unwrap();
+    let key = EncodingKey::from_ed_pem(ED_PRIVATE.as_bytes()).unwrap();
+    let verify = |kid: &str, sub: &str| {
+        let header = Header { kid: Some(kid.into()), ..Header::new(Algorithm::EdDSA) };
+        let claims = json!({
+            "sub": sub, "exp": NOW + 1000, "iat": NOW, "iss": "orrery",
+            "aud": testnet().id().to_string(), "jti": "one", "plan": "pro",
+        });
+        let token = jsonwebtoken::encode(&header, &claims, &key).unwrap();
+        // Twice: the second time it may be remembered.
+        let first = tokens.verify_at(&token, NOW).map(|claims| claims.sub.clone());
+        let second = tokens.verify_at(&token, NOW).map(|claims| claims.sub.clone());
+        assert_eq!(first.is_ok(), second.is_ok());
+        first
+    };
+    assert_eq!(verify("partner", "partner-ana").unwrap(), "partner-ana");
+    for sub in ["ana", "", "Partner-ana", " partner-ana", "partner"] {
+        assert!(matches!(verify("partner", sub), Err(TokenError::Owner)), "{sub}");
+    }
+    assert_eq!(verify("any", "ana").unwrap(), "ana");
+    // What is issued here is not bound by it.
+    let issued = tokens.issue_at(&IssueRequest::for_owner("ana"), NOW).unwrap();
+    assert!(tokens.verify_at(&issued.token, NOW).is_ok());
+}
+
+#[test]
+fn a_missing_list_is_no_amnesty() {
+    let bench = Bench::new();
+    let issued = bench.tokens.issue(&IssueRequest::for_owner("ana")).unwrap();
+    bench.tokens.revoke(&issued.claims.jti).unwrap();
+    let directory = bench.directory.path();
+    let (list, key) = (directory.join("tokens.jsonl"), directory.join("token-signing-key"));
+    let lines = std::fs::read(&list).unwrap();
+    std::fs::remove_file(&list).unwrap();
+
+    let open = || Tokens::open(directory, &testnet());
+    let refused = open().err().unwrap().to_string();
+    for part in ["tokens.jsonl is missing", "backup", "create it empty", "token-signing-key"] {
+        assert!(refused.contains(part) && !refused.contains('\n'), "{refused}");
+    }
+    assert!(!list.exists(), "a start that is refused makes none");
+    assert_eq!(problems(directory).unwrap(), [refused]);
+    assert!(bench.tokens.revoke("another").is_err(), "nor does who has it open");
+    assert!(!list.exists());
+
+    std::fs::write(&list, &lines).unwrap();
+    assert!(matches!(open().unwrap().verify(&issued.token), Err(TokenError::Revoked)));
+    // The ways out that the sentence names.
+    std::fs::write(&list, "").unwrap();
+    assert!(open().unwrap().verify(&issued.token).is_ok());
+    std::fs::remove_file(&list).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    assert!(matches!(open().unwrap().verify(&issued.token), Err(TokenError::Signature)));
+    assert_eq!(problems(directory).unwrap(), [""; 0]);
+}
+
+/// A process that was killed on its first start, and many that start at once.
+#[test]
+fn a_first_start_may_be_interrupted_and_shared() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("tokens.jsonl"), "").unwrap();
+    assert!(Tokens::open(directory.path(), &testnet()).is_ok());
+    for _ in 0..20 {
+        let directory = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| Tokens::open(directory.path(), &testnet()).map(drop).unwrap());
+            }
+        });
     }
 }
 

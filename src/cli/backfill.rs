@@ -10,7 +10,7 @@ use orrery::config::{Origin, Settings, SourceAddress};
 use orrery::control::{
     BackfillOrder, BackfillReport, BackfillRequest, BackfillState, Client, ControlError,
 };
-use orrery::observe::logs::{self, LogLevel};
+use orrery::observe::logs::LogLevel;
 use orrery::service::{Backfills, Ledgers, OrderFile, sources};
 use tokio::sync::watch;
 
@@ -83,15 +83,19 @@ impl Backfill {
         if let Some(id) = self.program {
             return programs::backfill(remote, id, self.wish()?, self.json);
         }
-        let settings = common.settings(vec![flag("network", "--network", self.network.clone())])?;
+        let settings = common.load(vec![flag("network", "--network", self.network.clone())])?;
         let terminal = std::io::stderr().is_terminal();
         // On a terminal the bar reports progress, and log lines would tear it.
         let quiet = terminal && settings.origin("log.level") == Origin::Default;
         let level = if quiet { LogLevel::Warn } else { settings.config.log.level };
-        logs::init(settings.config.log.format, level)?;
+        begin_log(&settings, level)?;
         for name in &self.source {
-            SourceAddress::try_from(name.clone())
-                .map_err(|reason| Failure::usage(format!("--source cannot be {name}: {reason}")))?;
+            SourceAddress::try_from(name.clone()).map_err(|reason| {
+                Failure::usage(format!(
+                    "--source cannot be {}: {reason}",
+                    SourceAddress::shown(name)
+                ))
+            })?;
         }
         let opened = match self.from {
             Some(_) => open::open(&settings, settings.config.network().as_ref())?,

@@ -9,7 +9,7 @@ use clap::Args;
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::config::{Origin, Settings};
 use orrery::domain::{ContractId, Network, Owner, Page, StartPoint};
-use orrery::observe::logs::{self, LogLevel};
+use orrery::observe::logs::LogLevel;
 use orrery::programs::{Deploy, ProgramError, Programs};
 use orrery::service::{self, Following, Ledgers, Service, unix_now};
 use orrery::source::follow::Candidate;
@@ -53,14 +53,14 @@ const ENOUGH: u64 = 10;
 
 impl Demo {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
-        let mut settings = common.settings(vec![flag(
+        let mut settings = common.load(vec![flag(
             "http.listen",
             "--listen",
             self.listen.map(|address| address.to_string()),
         )])?;
         let own = settings.origin("log.level") == Origin::Default;
         let level = if own { LogLevel::Warn } else { settings.config.log.level };
-        logs::init(settings.config.log.format, level)?;
+        begin_log(&settings, level)?;
         // Removed when this function returns.
         let temporary = temporary_directory(&settings)?;
         if let Some(directory) = &temporary {

@@ -14,7 +14,7 @@ use orrery::config::{Origin as SettingOrigin, Settings};
 use orrery::control::{Client, Stored};
 use orrery::decode::{DecodeError, decode};
 use orrery::domain::{LedgerSeq, Network};
-use orrery::observe::logs::{self, LogLevel};
+use orrery::observe::logs::LogLevel;
 use orrery::pipeline::PipelineError;
 use orrery::service::Ledgers;
 use orrery::source::files::{FilesError, LedgerFiles, Survey};
@@ -68,12 +68,12 @@ struct Summary {
 
 impl Import {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
-        let settings = common.settings(vec![flag("network", "--network", self.network)])?;
+        let settings = common.load(vec![flag("network", "--network", self.network)])?;
         let terminal = io::stderr().is_terminal();
         // On a terminal the bar reports progress, and log lines would tear it.
         let quiet = terminal && settings.origin("log.level") == SettingOrigin::Default;
         let level = if quiet { LogLevel::Warn } else { settings.config.log.level };
-        logs::init(settings.config.log.format, level)?;
+        begin_log(&settings, level)?;
 
         let survey = Survey::of(&self.paths)?;
         let opened = open_for(&settings, &survey)?;

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use orrery::config::{Layers, Settings};
+use orrery::observe::logs::{self, LogLevel};
 use toml::Value;
 
 pub use failure::Failure;
@@ -105,8 +106,17 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
 type FlagValue = (&'static str, &'static str, Value);
 
 impl Common {
-    /// The settings: these flags and those of the verb over environment, file and defaults.
+    /// The settings of a verb that writes no log lines. What is odd about them is said on standard error.
     fn settings(&self, verb: Vec<Option<FlagValue>>) -> Result<Settings, Failure> {
+        let settings = self.load(verb)?;
+        for warning in &settings.warnings {
+            eprintln!("orrery: {warning}");
+        }
+        Ok(settings)
+    }
+
+    /// The settings: these flags and those of the verb over environment, file and defaults.
+    fn load(&self, verb: Vec<Option<FlagValue>>) -> Result<Settings, Failure> {
         let mut flags: Vec<FlagValue> = verb.into_iter().flatten().collect();
         flags.extend(flag("data_dir", "--data-dir", path_text(&self.data_dir)?));
         flags.extend(flag("log.level", "--log-level", self.log_level.clone()));
@@ -114,6 +124,15 @@ impl Common {
         let environment = std::env::vars_os().collect();
         Ok(Settings::load(Layers { file: self.config.clone(), environment, flags })?)
     }
+}
+
+/// Writes log lines from now on, first what is odd about the settings.
+fn begin_log(settings: &Settings, level: LogLevel) -> Result<(), Failure> {
+    logs::init(settings.config.log.format, level)?;
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(())
 }
 
 /// The setting of a flag, when the flag was given.

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use orrery::config::{Settings, SourceAddress, SourceKind};
-use orrery::observe::logs;
 use orrery::service::{self, Following, Ledgers, sources};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use toml::Value;
 
-use super::{Common, Failure, FlagValue, flag, open};
+use super::{Common, Failure, FlagValue, begin_log, flag, open};
 
 /// Answer questions about stored ledgers, and follow the configured source
 ///
@@ -49,9 +48,9 @@ impl Serve {
             flag("source.start", "--start", self.start.clone()),
         ];
         flags.extend(self.source_flags()?.into_iter().map(Some));
-        let settings = common.settings(flags)?;
+        let settings = common.load(flags)?;
         let config = &settings.config;
-        logs::init(config.log.format, config.log.level)?;
+        begin_log(&settings, config.log.level)?;
         let ledgers = Arc::new(open::alone(&settings, config.network().as_ref())?);
         runtime()?.block_on(async {
             let stop = stop_on_signal()?;
@@ -69,8 +68,9 @@ impl Serve {
             (None, true) => ("--no-source", "none"),
             (None, false) => return Ok(Vec::new()),
         };
-        let source = SourceAddress::try_from(text.to_owned())
-            .map_err(|reason| Failure::usage(format!("--source cannot be {text}: {reason}")))?;
+        let source = SourceAddress::try_from(text.to_owned()).map_err(|reason| {
+            Failure::usage(format!("--source cannot be {}: {reason}", SourceAddress::shown(text)))
+        })?;
         let (kind, path, rpc_url) = match source {
             SourceAddress::Kind(kind) => (kind, None, None),
             SourceAddress::Lake(address) => (SourceKind::Lake, Some(address), None),

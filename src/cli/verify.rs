@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use orrery::auth;
 use orrery::domain::LedgerRange;
 use orrery::service;
-use orrery::store::{Audit, AuditProgress, AuditedRange, audit};
+use orrery::store::{Audit, AuditProgress, AuditedRange, Store, audit};
 
 use super::{Common, Failure, output};
 
@@ -16,12 +16,14 @@ use super::{Common, Failure, output};
 ///
 /// Reads all of a data directory back from disk, past all caches: every record, every index in both
 /// directions, every link between ledgers. Recomputes every digest from the stored events, and decodes
-/// again what is kept of raw ledgers. Changes nothing. No service may run on the directory meanwhile:
+/// again what is kept of raw ledgers. Changes nothing without --repair. No service may run on the directory meanwhile:
 /// stop it, or verify a snapshot of the file system. Prints one line for each range of ledgers, whose
-/// digest is that of `orrery status`; or says what is wrong, and ends with exit code 1.
+/// digest is that of `orrery status`; or says what is wrong, and ends with exit code 1. Counters that have
+/// drifted from what is stored are no damage: that is said beside the result, and --repair puts them right.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery verify --data-dir d
+  orrery verify --data-dir d --repair
   orrery verify --data-dir d --from 63092982 --to 63092993")]
 pub struct Verify {
     /// First ledger to look at
@@ -30,6 +32,9 @@ pub struct Verify {
     /// Last ledger to look at
     #[arg(long, value_name = "LEDGER")]
     to: Option<u32>,
+    /// Count again what is stored, where a counter does not agree with it
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    repair: bool,
 }
 
 /// Sentences about damage; more would not help.
@@ -53,7 +58,11 @@ impl Verify {
         let sentences: Vec<String> =
             audit.problems.iter().map(ToString::to_string).chain(tokens).collect();
         if sentences.is_empty() {
-            return output::print(&summary(&audit));
+            let repaired = self.repair && !audit.drift.is_empty();
+            if repaired {
+                Store::open(directory, None)?.recount()?;
+            }
+            return output::print(&summary(&audit, repaired));
         }
         for sentence in sentences.iter().take(MOST_SENTENCES) {
             eprintln!("{sentence}");
@@ -80,7 +89,7 @@ fn verdict(directory: &Path, problems: usize, more: bool) -> String {
     )
 }
 
-fn summary(audit: &Audit) -> String {
+fn summary(audit: &Audit, repaired: bool) -> String {
     let mut text = String::new();
     for AuditedRange { ledgers, events, digest } in &audit.ranges {
         let (count, events) = (output::count(ledgers.len()), output::count(*events));
@@ -100,6 +109,14 @@ fn summary(audit: &Audit) -> String {
                  could not be checked\n"
             );
         }
+    }
+    for drift in &audit.drift {
+        text += &match repaired {
+            true => format!("{drift}: put right\n"),
+            false => format!(
+                "{drift}: nothing is lost, and `orrery verify --repair` counts what is stored again\n"
+            ),
+        };
     }
     text
 }
@@ -139,7 +156,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use orrery::domain::Network;
-    use orrery::store::Digest;
+    use orrery::store::{Digest, Problem};
 
     use super::*;
 
@@ -155,11 +172,15 @@ mod tests {
             ranges: vec![range(2, 1001), range(5000, 5000)],
             problems: Vec::new(),
             more_problems: false,
+            drift: vec![Problem {
+                place: "meta 'totals'".to_owned(),
+                what: "it counts 1 events, and 2 are there".to_owned(),
+            }],
             raw_ledgers: 7,
             without_events: 3,
             without_transactions: 0,
         };
-        let text = summary(&audit);
+        let text = summary(&audit, false);
         let zeros = "0".repeat(64);
         for line in [
             &format!("ledgers 2–1001 (1,000), 1,234 events, digest {zeros}"),
@@ -167,10 +188,13 @@ mod tests {
             "7 raw ledgers were decoded again",
             "the events of 3 ledgers, or some of them, have been removed by retention and could not \
              be checked",
+            "meta 'totals': it counts 1 events, and 2 are there: nothing is lost, and `orrery verify \
+             --repair` counts what is stored again",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
-        assert_eq!(text.lines().count(), 4);
+        assert_eq!(text.lines().count(), 5);
+        assert!(summary(&audit, true).contains("2 are there: put right\n"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, check_together, expectation, is_secret};
+use super::{Config, ConfigError, check_together, did_you_mean, expectation, is_secret};
 
 /// Beginning of every environment variable that is a setting.
 const ENVIRONMENT_PREFIX: &str = "ORRERY_";
@@ -62,11 +62,15 @@ pub struct Layers {
 pub struct Settings {
     /// The settings.
     pub config: Config,
+    /// What is odd about where they came from and does no harm: a sentence each.
+    pub warnings: Vec<String>,
     values: BTreeMap<String, (Value, Origin)>,
 }
 
 impl Settings {
-    /// Reads all layers. Unknown keys and wrong values are errors.
+    /// Reads all layers. Unknown keys and wrong values are errors; unknown variables of the environment
+    /// are warnings, because orchestrators make some up for every service (Kubernetes sets
+    /// `ORRERY_PORT` and `ORRERY_SERVICE_HOST` beside a service called `orrery`).
     pub fn load(layers: Layers) -> Result<Self, ConfigError> {
         let mut merged = Merge::new();
         if let Some(path) = &layers.file {
@@ -74,13 +78,13 @@ impl Settings {
                 .map_err(|source| ConfigError::Unreadable { path: path.clone(), source })?;
             merged.add_file(path, &text)?;
         }
-        merged.add_environment(layers.environment)?;
+        let warnings = merged.add_environment(layers.environment)?;
         for (key, name, value) in layers.flags {
             merged.set(key, value, Origin::Flag(name))?;
         }
         let config = merged.config()?;
         check_together(&config)?;
-        Ok(Self { config, values: merged.values })
+        Ok(Self { config, warnings, values: merged.values })
     }
 
     /// Where the value of `key` (`section.key`) came from.
@@ -154,14 +158,23 @@ impl Merge {
         Ok(())
     }
 
-    fn add_environment(&mut self, all: Vec<(OsString, OsString)>) -> Result<(), ConfigError> {
+    /// Gives a sentence for each variable that is no setting.
+    fn add_environment(
+        &mut self,
+        all: Vec<(OsString, OsString)>,
+    ) -> Result<Vec<String>, ConfigError> {
+        let mut unknown = Vec::new();
         for (name, value) in all {
             let Some(name) = name.to_str().filter(|name| is_setting(name)) else { continue };
             let origin = Origin::Environment(name.to_owned());
             let Some(key) = self.key_of_variable(name) else {
                 let nearest = self.nearest(&name[ENVIRONMENT_PREFIX.len()..].to_lowercase());
                 let suggestion = nearest.map(|key| variable_of_key(&key));
-                return Err(ConfigError::UnknownKey { origin, key: name.to_owned(), suggestion });
+                unknown.push(format!(
+                    "the environment variable {name} is no setting and is passed over{}",
+                    did_you_mean(&suggestion)
+                ));
+                continue;
             };
             let text = value.to_string_lossy();
             let Some(value) = self.parse_as(&key, &text) else {
@@ -169,7 +182,7 @@ impl Merge {
             };
             self.set(&key, value, origin)?;
         }
-        Ok(())
+        Ok(unknown)
     }
 
     fn key_of_variable(&self, name: &str) -> Option<String> {
@@ -217,7 +230,8 @@ impl Merge {
 /// Whether a value that was given is not shown. Addresses of servers are not, wherever they stand,
 /// because they may hold a key.
 fn is_hidden(key: &str, value: &Value) -> bool {
-    let names_server = |value: &Value| value.as_str().is_some_and(|it| it.starts_with("rpc:"));
+    let names_server =
+        |value: &Value| value.as_str().is_some_and(|it| it.starts_with("rpc:") || names_user(it));
     match value {
         Value::String(text) => names_server(value) || (is_secret(key) && !text.is_empty()),
         Value::Array(list) => list.iter().any(names_server) || (is_secret(key) && !list.is_empty()),
@@ -225,8 +239,14 @@ fn is_hidden(key: &str, value: &Value) -> bool {
     }
 }
 
+/// Whether an address names a user, perhaps with a password (RFC 3986, section 3.2.1).
+fn names_user(address: &str) -> bool {
+    let authority = address.split_once("://").and_then(|(_, rest)| rest.split('/').next());
+    authority.is_some_and(|authority| authority.contains('@'))
+}
+
 fn wrong_value(key: &str, value: String, origin: Origin) -> ConfigError {
-    let hidden = is_secret(key) || value.contains("rpc:");
+    let hidden = is_secret(key) || value.contains("rpc:") || names_user(&value);
     let value = if hidden { HIDDEN.to_owned() } else { value };
     ConfigError::WrongValue { origin, key: key.to_owned(), value, expected: expectation(key) }
 }

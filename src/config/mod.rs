@@ -292,7 +292,8 @@ fn expectation(key: &str) -> &'static str {
         "status.telegram_bot" => "the token of a bot, a colon, and the number or @name of a chat",
         "auth.default_plan" => "dev, builder, pro or protocol",
         "auth.public_keys" => {
-            "a list of KID:EdDSA:FILE or KID:RS256:FILE, each a public key in PEM form"
+            "a list of KID:EdDSA:FILE or KID:RS256:FILE, each a public key in PEM form, and after a \
+             further colon how the owners of its tokens must begin"
         }
         "log.format" => "auto, human or json",
         "log.level" => "error, warn, info, debug or trace",

@@ -379,10 +379,7 @@ mod tests {
         }
         assert_eq!(address("s3://b/x"), SourceAddress::Lake("s3://b/x".to_owned()));
         for (wrong, reason) in [
-            (
-                "https://a.example",
-                "say what it is: lake:https://a.example or rpc:https://a.example",
-            ),
+            ("https://a.example", "say what it is: write lake: or rpc: before the address"),
             ("laek", "neither a kind of source nor an address"),
             ("", "neither a kind"),
             ("rpc:", "neither a kind"),

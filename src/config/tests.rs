@@ -68,7 +68,7 @@ fn reads_every_type_from_the_environment() {
         ("ORRERY_INDEX_CONTRACTS", contract),
         ("ORRERY_HTTP_LISTEN", "[::1]:80"),
         ("ORRERY_HTTP_CORS_ORIGINS", "https://a.example, http://localhost:3000"),
-        ("ORRERY_AUTH_PUBLIC_KEYS", "a:EdDSA:/etc/a.pem,b:RS256:b.pem"),
+        ("ORRERY_AUTH_PUBLIC_KEYS", "a:EdDSA:/etc/a.pem,b:RS256:b.pem:partner-"),
         ("ORRERY_SOURCE_KIND", "lake"),
         ("ORRERY_SOURCE_PATH", "/srv/lake"),
         ("ORRERY_SOURCE_GAPS", "s3://bucket/x, core, rpc:https://a.example"),
@@ -83,6 +83,9 @@ fn reads_every_type_from_the_environment() {
     assert_eq!(config.http.listen.port(), 80);
     assert_eq!(config.http.cors_origins[1].as_str(), "http://localhost:3000");
     assert_eq!(config.auth.public_keys[1].algorithm, crate::auth::PublicKeyAlgorithm::Rs256);
+    let shown = config.auth.public_keys.iter().cloned().map(String::from);
+    assert_eq!(shown.collect::<Vec<_>>(), ["a:EdDSA:/etc/a.pem", "b:RS256:b.pem:partner-"]);
+    assert_eq!(config.auth.public_keys[1].sub_prefix, "partner-");
     assert_eq!(config.source.kind, SourceKind::Lake);
     assert_eq!(config.source.gaps[0], SourceAddress::Lake("s3://bucket/x".to_owned()));
     assert_eq!(config.source.gaps[1], SourceAddress::Kind(SourceKind::Core));
@@ -132,11 +135,45 @@ fn unknown_keys_are_errors_with_a_suggestion() {
         let error = load_text(text).unwrap_err().to_string();
         assert!(error.contains(sentence), "{error}");
     }
-    let error = load_environment(&[("ORRERY_LOG_LEVL", "info")]).unwrap_err().to_string();
-    assert!(
-        error.contains("there is no setting ORRERY_LOG_LEVL (did you mean ORRERY_LOG_LEVEL?)"),
-        "{error}"
-    );
+}
+
+/// What Kubernetes sets for a service called `orrery`, and a slip of the pen.
+#[test]
+fn unknown_variables_are_warned_of_with_a_suggestion() {
+    let settings = load_environment(&[
+        ("ORRERY_PORT", "tcp://10.0.0.1:8484"),
+        ("ORRERY_PORT_8484_TCP_ADDR", "10.0.0.1"),
+        ("ORRERY_SERVICE_HOST", "10.0.0.1"),
+        ("ORRERY_LOG_LEVL", "debug"),
+        ("ORRERY_LIMITS_BURST", "7"),
+    ])
+    .unwrap();
+    assert_eq!(settings.config.limits.burst, 7, "settings beside them hold");
+    assert_eq!(settings.config.log, Config::default().log);
+    assert_eq!(settings.warnings.len(), 4, "{:?}", settings.warnings);
+    assert!(settings.warnings.iter().any(|warning| warning
+        == "the environment variable ORRERY_LOG_LEVL is no setting and is passed over (did you mean \
+            ORRERY_LOG_LEVEL?)"));
+    assert!(settings.warnings[2].contains("ORRERY_SERVICE_HOST"), "{:?}", settings.warnings);
+    // A setting with a value that it cannot have is an error all the same.
+    assert!(load_environment(&[("ORRERY_HTTP_LISTEN", "tcp://10.0.0.1:8484")]).is_err());
+    assert!(load_environment(&[("ORRERY_LIMITS_BURST", "70")]).unwrap().warnings.is_empty());
+}
+
+#[test]
+fn addresses_with_passwords_are_not_shown() {
+    let address = "https://me:secret@lake.example/x";
+    for text in [
+        format!("[source]\ngaps = ['lake:{address}']"),
+        format!("[source]\nkind = 'lake'\npath = '{address}'"),
+    ] {
+        let settings = load_text(&text).unwrap();
+        assert!(!settings.to_string().contains("secret"), "{settings}");
+    }
+    let error = load_text(&format!("[source]\ngaps = ['{address}']")).unwrap_err().to_string();
+    assert!(error.contains("source.gaps cannot be (hidden)"), "{error}");
+    let reason = SourceAddress::try_from(address.to_owned()).unwrap_err();
+    assert!(reason.contains("lake: or rpc:") && !reason.contains("secret"), "{reason}");
 }
 
 #[test]
@@ -157,6 +194,8 @@ fn wrong_values_say_where_what_and_what_is_allowed() {
             "[auth]\npublic_keys = ['x:HS256:key']",
             "give a list of KID:EdDSA:FILE or KID:RS256:FILE",
         ),
+        ("[auth]\npublic_keys = ['x:EdDSA:/a:/b']", "auth.public_keys cannot be"),
+        ("[auth]\npublic_keys = ['x:EdDSA:a.pem:']", "auth.public_keys cannot be"),
         ("[log]\nlevel = 'info'\nlevel = 'warn'", "line 3"),
         ("[log", "line 1"),
         ("[source]\npath = '/srv'", "source.path is set, but source.kind is auto: give lake"),

@@ -169,10 +169,19 @@ impl TryFrom<String> for SourceAddress {
             return if lake.is_empty() { Err(nameless()) } else { Ok(Self::Lake(lake.to_owned())) };
         }
         if is_http(&text) {
-            return Err(format!("say what it is: lake:{text} or rpc:{text}"));
+            // Not quoted: it may hold a password.
+            return Err("say what it is: write lake: or rpc: before the address".to_owned());
         }
         // A word without a slash is more likely a slip of the pen than a directory.
         if text.contains('/') { Ok(Self::Lake(text)) } else { Err(nameless()) }
+    }
+}
+
+impl SourceAddress {
+    /// A text that should name a source, for a message: addresses are left out, because they may hold
+    /// passwords.
+    pub fn shown(text: &str) -> &str {
+        if text.contains("://") { "that address" } else { text }
     }
 }
 
@@ -246,7 +255,8 @@ impl From<CorsOrigin> for String {
     }
 }
 
-/// A public key in a PEM file, pinned to one algorithm: `KID:EdDSA:FILE` or `KID:RS256:FILE`.
+/// A public key in a PEM file, pinned to one algorithm: `KID:EdDSA:FILE` or `KID:RS256:FILE`, and after
+/// a further colon, if its tokens may not be of any owner, how their `sub` must begin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKeyFile {
@@ -254,25 +264,34 @@ pub struct PublicKeyFile {
     pub kid: String,
     /// The only algorithm that tokens of this key may use.
     pub algorithm: PublicKeyAlgorithm,
-    /// PEM file.
+    /// PEM file. Its path has no colon in it.
     pub path: PathBuf,
+    /// How the `sub` of its tokens must begin; empty when they may be of any owner.
+    pub sub_prefix: String,
 }
 
 impl TryFrom<String> for PublicKeyFile {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let mut parts = text.splitn(3, ':');
+        let mut parts = text.splitn(4, ':');
         let (kid, algorithm, path) = (parts.next(), parts.next(), parts.next());
+        let sub_prefix = parts.next();
         let algorithm = match algorithm {
             Some("EdDSA") => PublicKeyAlgorithm::EdDsa,
             Some("RS256") => PublicKeyAlgorithm::Rs256,
             _ => return Err(format!("'{text}' names neither EdDSA nor RS256")),
         };
+        if sub_prefix.is_some_and(|prefix| prefix.is_empty() || prefix.contains(['/', '\\'])) {
+            return Err(format!("'{text}' has a colon in its file, or nothing after the last one"));
+        }
         match (kid, path) {
-            (Some(kid), Some(path)) if !kid.is_empty() && !path.is_empty() => {
-                Ok(Self { kid: kid.to_owned(), algorithm, path: PathBuf::from(path) })
-            }
+            (Some(kid), Some(path)) if !kid.is_empty() && !path.is_empty() => Ok(Self {
+                kid: kid.to_owned(),
+                algorithm,
+                path: PathBuf::from(path),
+                sub_prefix: sub_prefix.unwrap_or_default().to_owned(),
+            }),
             _ => Err(format!("'{text}' lacks the key's id or its file")),
         }
     }
@@ -284,7 +303,8 @@ impl From<PublicKeyFile> for String {
             PublicKeyAlgorithm::EdDsa => "EdDSA",
             PublicKeyAlgorithm::Rs256 => "RS256",
         };
-        format!("{}:{algorithm}:{}", key.kid, key.path.display())
+        let colon = if key.sub_prefix.is_empty() { "" } else { ":" };
+        format!("{}:{algorithm}:{}{colon}{}", key.kid, key.path.display(), key.sub_prefix)
     }
 }
 

@@ -6,6 +6,7 @@ mod client;
 mod protocol;
 mod server;
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -44,7 +45,7 @@ pub enum BackfillRequest {
 }
 
 /// Which ledgers are to be filled in, from where.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackfillOrder {
     /// First ledger.
     pub from: u32,
@@ -54,6 +55,15 @@ pub struct BackfillOrder {
     /// when empty.
     #[serde(default)]
     pub sources: Vec<String>,
+}
+
+impl fmt::Debug for BackfillOrder {
+    /// Without the sources, whose addresses may hold passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to, sources } = self;
+        let sources = sources.len();
+        write!(f, "BackfillOrder {{ from: {from}, to: {to}, sources: {sources} }}")
+    }
 }
 
 /// How far the filling of older ledgers is.

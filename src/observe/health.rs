@@ -1,7 +1,7 @@
 //! Which components work, and where the network's tip is. Written by the pipeline, read by the API.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::RwLock;
 
@@ -22,12 +22,19 @@ pub struct Health {
     components: RwLock<BTreeMap<&'static str, Component>>,
     /// 0 while unknown: no network has a ledger 0.
     network_latest: AtomicU32,
+    /// Whether a source is followed, so that one can be behind it.
+    follows: AtomicBool,
 }
 
 impl Health {
     /// Reports a component as working.
     pub fn up(&self, name: &'static str) {
         self.components.write().insert(name, Component::Up(None));
+    }
+
+    /// Reports a component that has begun to work, unless it has said itself how it is.
+    pub fn begins(&self, name: &'static str) {
+        self.components.write().entry(name).or_insert(Component::Up(None));
     }
 
     /// Reports a component as working, and how.
@@ -56,6 +63,16 @@ impl Health {
             0 => None,
             sequence => Some(LedgerSeq(sequence)),
         }
+    }
+
+    /// Reports that a source is followed.
+    pub fn follows_a_source(&self) {
+        self.follows.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a source is followed. Without one there is nothing that what is stored lags behind.
+    pub fn follows(&self) -> bool {
+        self.follows.load(Ordering::Relaxed)
     }
 
     /// All components that have reported.

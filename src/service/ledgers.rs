@@ -18,7 +18,7 @@ use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver};
 use crate::source::core::QueryPort;
 use crate::source::{Origin, RawLedger, records};
 use crate::store::{
-    Committed, CoveredLedgers, Durability, FORMAT, IndexOptions, IndexedAs, Retention, Store,
+    self, Committed, CoveredLedgers, Durability, FORMAT, IndexOptions, IndexedAs, Retention, Store,
     StoreError,
 };
 
@@ -141,10 +141,8 @@ impl Ledgers {
 
     /// The first ledger of which something is kept when so many are.
     fn first_kept(&self, kept: Option<u32>) -> LedgerSeq {
-        match (kept, self.store().status().latest()) {
-            (Some(kept), Some(latest)) => LedgerSeq((latest.0 + 1).saturating_sub(kept)),
-            _ => LedgerSeq(0),
-        }
+        let latest = self.store().status().latest();
+        latest.map_or(LedgerSeq(0), |latest| store::first_kept(kept, latest))
     }
 
     fn store_through<E: Error + Send + Sync + 'static>(

@@ -42,6 +42,10 @@ use crate::store::{Durability, StoreError};
 
 /// Name under which ingestion reports to health.
 const INGESTION: &str = "ingestion";
+/// Name under which programs report to health.
+const PROGRAMS: &str = "programs";
+/// Name under which retention reports to health.
+const RETENTION: &str = "retention";
 /// Directory of keys and tokens in the data directory.
 const SECRETS: &str = "secrets";
 /// Between two looks for what retention no longer keeps.
@@ -153,7 +157,8 @@ pub fn open_tokens(
 fn read_key(file: &PublicKeyFile) -> Result<PublicKey, ServiceError> {
     let pem = std::fs::read_to_string(&file.path)
         .map_err(|source| ServiceError::PublicKey { path: file.path.clone(), source })?;
-    Ok(PublicKey { kid: file.kid.clone(), algorithm: file.algorithm, pem })
+    let PublicKeyFile { kid, algorithm, sub_prefix, .. } = file.clone();
+    Ok(PublicKey { kid, algorithm, pem, sub_prefix })
 }
 
 /// Where ledgers come from while the service runs.
@@ -247,7 +252,11 @@ pub async fn run_opened(
         let follows = following.is_some();
         tasks.spawn(status_messages::post(Arc::clone(&ledgers), targets, follows, stop.clone()));
     }
+    for component in [PROGRAMS, RETENTION] {
+        ledgers.health().begins(component);
+    }
     if let Some(following) = following {
+        ledgers.health().follows_a_source();
         tasks.spawn(follow(Arc::clone(&ledgers), following, stop.clone()));
     }
     let deps = dependencies(&ledgers, &programs, tokens, config);
@@ -346,10 +355,18 @@ async fn prune_regularly(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
             work.prune()?;
             if round % MEASURE_EVERY == 0 { work.measure() } else { Ok(()) }
         });
-        match done.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!("what is too old could not be removed: {error}"),
-            Err(error) => tracing::error!("what is too old could not be removed: {error}"),
+        let failure = match done.await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        match failure {
+            None => ledgers.health().up(RETENTION),
+            Some(error) => {
+                tracing::error!("what is too old could not be removed: {error}");
+                let reason = "what is too old could not be removed: the log says why";
+                ledgers.health().down(RETENTION, reason);
+            }
         }
         tokio::select! {
             () = tokio::time::sleep(PRUNE_EVERY) => {}

@@ -10,6 +10,7 @@ mod window;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 pub use flight::Flight;
@@ -35,6 +36,12 @@ pub trait LedgerSource: Send {
 
     /// The oldest and the newest ledger that the source has; none when it has none.
     fn range(&mut self) -> BoxFuture<'_, Result<Option<LedgerRange>, SourceError>>;
+
+    /// The first ledger that it yields, where its range begins at `said`. Asked once, when following is to
+    /// begin at the oldest ledger.
+    fn first_there(&mut self, said: LedgerSeq) -> BoxFuture<'_, Result<LedgerSeq, SourceError>> {
+        async move { Ok(said) }.boxed()
+    }
 
     /// Whether it may yield ledgers before its range all the same, so that asking is worth while.
     fn may_reach_back(&self) -> bool {

@@ -5,6 +5,7 @@
 mod answers;
 mod call;
 mod entries;
+mod oldest;
 mod page_size;
 
 use std::fmt;
@@ -218,7 +219,6 @@ impl RpcSource {
         let question = LedgersQuestion {
             start_ledger: cursor.is_none().then_some(from.0),
             pagination: Pagination { cursor: cursor.map(|(_, text)| text.as_str()), limit },
-            xdr_format: "base64",
         };
         self.asking = true;
         let answer = self.server.send("getLedgers", Some(question), self.most_bytes).await;
@@ -351,6 +351,10 @@ impl LedgerSource for RpcSource {
     /// A server with a ledger lake behind it reaches further back than it says.
     fn may_reach_back(&self) -> bool {
         true
+    }
+
+    fn first_there(&mut self, said: LedgerSeq) -> BoxFuture<'_, Result<LedgerSeq, SourceError>> {
+        self.first_yielded(said).boxed()
     }
 
     fn fetch(&mut self, from: LedgerSeq) -> BoxFuture<'_, Result<Fetched, SourceError>> {

@@ -7,7 +7,7 @@ use super::coverage::Coverage;
 use super::database::Batch;
 use super::index_rows::IndexRows;
 use super::prepare::PreparedLedger;
-use super::{Store, StoreError, TOTALS_ROW, Totals, Writer, ledger_batch};
+use super::{Store, StoreError, TOTALS_ROW, Totals, Writer, ledger_batch, load_coverage};
 use crate::domain::LedgerSeq;
 use crate::verify::{Link, verify_link, verify_repeat};
 
@@ -63,6 +63,9 @@ impl Store {
         durability: Durability,
     ) -> (Vec<Committed>, Result<(), StoreError>) {
         let mut writer = self.writer.lock();
+        if let Err(error) = self.settle(&mut writer) {
+            return (Vec::new(), Err(error));
+        }
         let bytes = ledgers.iter().map(PreparedLedger::bytes).sum();
         let mut staged = Staged {
             batch: self.database.batch_with_room(bytes),
@@ -93,7 +96,8 @@ impl Store {
             Ok(()) => (outcomes, refused),
             Err(error) => {
                 let stored = outcomes.iter().take_while(|it| **it == Committed::AlreadyStored);
-                outcomes.truncate(stored.count());
+                let durable = durability == Durability::Deferred || !writer.unlogged;
+                outcomes.truncate(if durable { stored.count() } else { 0 });
                 (outcomes, Err(error))
             }
         }
@@ -158,25 +162,58 @@ impl Store {
     ) -> Result<(), StoreError> {
         let Staged { mut batch, index, coverage, totals, links } = staged;
         if links.is_empty() {
-            return Ok(());
+            // They are stored already, but perhaps by an import that has not flushed yet.
+            return match durability {
+                Durability::Synced => self.flush_unlogged(writer),
+                Durability::Deferred => Ok(()),
+            };
         }
         index.write(&mut batch)?;
         batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
-        let _change = self.generations.change();
-        match durability {
+        let change = self.generations.change();
+        let written = match durability {
+            // The log must never run ahead of what was written without it.
             Durability::Synced => {
-                // The log must never run ahead of what was written without it.
-                self.flush_unlogged(writer)?;
-                self.database.write_synced(batch)?;
-                self.acknowledged.is_now(self.database.sequence(), last_ingested(&coverage));
+                self.flush_unlogged(writer).and_then(|()| self.database.write_synced(batch))
             }
             Durability::Deferred => {
-                self.database.write_unlogged(batch)?;
+                // Before the write: one that fails may have been made.
                 writer.unlogged = true;
+                self.database.write_unlogged(batch)
             }
+        };
+        if let Err(error) = written {
+            drop(change);
+            self.doubt(writer);
+            return Err(error);
+        }
+        if durability == Durability::Synced {
+            self.acknowledged.is_now(self.database.sequence(), last_ingested(&coverage));
         }
         *self.coverage.write() = coverage;
         *self.totals.write() = totals;
+        Ok(())
+    }
+
+    /// To be called when a write of ledgers or totals failed: reads back which ledgers are stored, now
+    /// or, when that fails too, before the next write.
+    pub(super) fn doubt(&self, writer: &mut Writer) {
+        writer.in_doubt = true;
+        if let Err(error) = self.settle(writer) {
+            tracing::warn!("what is stored cannot be read back after a failed write: {error}");
+        }
+    }
+
+    /// Makes what is in memory agree with the database, if a write failed since it last did.
+    pub(super) fn settle(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        if writer.in_doubt {
+            let (coverage, totals) =
+                (load_coverage(&self.database)?, Totals::load(&self.database)?);
+            let _change = self.generations.change();
+            *self.coverage.write() = coverage;
+            *self.totals.write() = totals;
+            writer.in_doubt = false;
+        }
         Ok(())
     }
 

@@ -32,15 +32,18 @@ mod prepare;
 mod programs;
 mod query;
 mod raw_form;
+mod recount;
 mod retention;
 mod runs;
 mod streams;
+mod sweep;
 mod transaction_block;
 mod transaction_record;
 mod transactions;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, RwLock};
@@ -63,7 +66,8 @@ pub use query::{
     EventQuery, EventRecord, QueryCost, StoreStatus, TopicFilter, TransactionPosition,
     TransactionQuery, TransactionRecord,
 };
-pub use retention::{Pruned, Retention};
+pub use recount::Recount;
+pub use retention::{Pruned, Retention, first_kept};
 
 use crate::domain::{EventId, LedgerRange, LedgerSeq, Network};
 use acknowledged::Acknowledged;
@@ -75,6 +79,12 @@ use generation::Generations;
 use runs::{Run, Runs};
 
 const RAW_DIRECTORY: &str = "raw";
+/// Mode of the data directory: its owner's alone.
+const PRIVATE: u32 = 0o700;
+/// Bits of a mode that let the group and others in.
+const NOT_OWNER: u32 = 0o077;
+/// Bit of a directory in which every account may make files, such as `/tmp`.
+const STICKY: u32 = 0o1000;
 const LOCK_FILE: &str = "orrery.lock";
 const PASSPHRASE_ROW: &[u8] = b"passphrase";
 const TOTALS_ROW: &[u8] = b"totals";
@@ -85,6 +95,9 @@ pub struct Store {
     network: Network,
     directory: PathBuf,
     coverage: RwLock<Coverage>,
+    /// Held over all of a prune: what it counts is subtracted from totals that no other prune has
+    /// changed since. Taken before `writer`.
+    pruning: Mutex<()>,
     writer: Mutex<Writer>,
     totals: RwLock<Totals>,
     generations: Generations,
@@ -100,6 +113,9 @@ struct Writer {
     unlogged: bool,
     /// Whether new ledgers are queued for programs.
     queue: bool,
+    /// Whether a write of ledgers or totals failed, which may have been made all the same: what is in
+    /// memory is read back before the next one.
+    in_doubt: bool,
 }
 
 /// What is stored over all ledgers, less what was pruned.
@@ -130,8 +146,9 @@ impl Store {
         if network.is_none() && !directory.join(RAW_DIRECTORY).exists() {
             return Err(StoreError::Empty(directory.to_owned()));
         }
-        fs::create_dir_all(directory).map_err(io)?;
+        DirBuilder::new().recursive(true).mode(PRIVATE).create(directory).map_err(io)?;
         let lock = lock(directory)?;
+        make_private(directory);
         Self::open_locked(directory, network, lock).map_err(|error| error.while_reading(directory))
     }
 
@@ -151,17 +168,20 @@ impl Store {
         let totals = Totals::load(&database)?;
         // What RocksDB found in its log it has moved into tables, which are on disk.
         acknowledged.is_now(database.sequence(), last_ingested(&coverage));
-        Ok(Self {
+        let store = Self {
             database,
             network,
             directory: directory.to_owned(),
             coverage: RwLock::new(coverage),
+            pruning: Mutex::default(),
             writer: Mutex::default(),
             totals: RwLock::new(totals),
             generations: Generations::default(),
             acknowledged,
             _lock: lock,
-        })
+        };
+        store.recount_once()?;
+        Ok(store)
     }
 
     /// The network that it holds.
@@ -303,6 +323,32 @@ impl Totals {
     }
 }
 
+/// Takes a directory that is there already away from other accounts: what is stored in it was private
+/// to nobody until now. Where that is not possible, or the directory is one that all accounts share, it
+/// is said and nothing is changed.
+fn make_private(directory: &Path) {
+    let outcome = fs::metadata(directory).and_then(|metadata| {
+        let mode = metadata.permissions().mode();
+        if mode & NOT_OWNER == 0 {
+            return Ok(None);
+        }
+        if mode & STICKY != 0 {
+            return Ok(Some("is shared by all accounts: give orrery a directory of its own"));
+        }
+        fs::set_permissions(directory, Permissions::from_mode(mode & 0o7777 & !NOT_OWNER))?;
+        Ok(Some("could be entered by other accounts: it is now its owner's alone"))
+    });
+    match outcome {
+        Ok(None) => {}
+        Ok(Some(what)) => tracing::warn!("the data directory {} {what}", directory.display()),
+        Err(error) => tracing::warn!(
+            "the data directory {} can be entered by other accounts, and that cannot be changed ({error}): \
+             set its mode to 0700",
+            directory.display()
+        ),
+    }
+}
+
 fn lock(directory: &Path) -> Result<File, StoreError> {
     let path = directory.join(LOCK_FILE);
     let io = |source| StoreError::Io { path: path.clone(), source };
@@ -337,6 +383,8 @@ fn settle_network(
         (None, Some(wanted)) => {
             let mut batch = database.batch();
             batch.put_raw(Family::Meta, PASSPHRASE_ROW, wanted.passphrase().as_bytes())?;
+            recount::is_exact(&mut batch)?;
+            sweep::is_done(&mut batch)?;
             database.write_synced(batch)?;
             Ok(wanted.clone())
         }

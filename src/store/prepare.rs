@@ -41,7 +41,11 @@ impl IndexOptions {
         event: &EventView<'_>,
     ) -> bool {
         let kind = match event.placement {
-            Placement::Operation { .. } => transaction.smart_contract || self.classic_events,
+            // What the operations of a failed transaction did is undone, and their events with it: no
+            // network writes any.
+            Placement::Operation { .. } => {
+                transaction.successful && (transaction.smart_contract || self.classic_events)
+            }
             _ => self.fee_events,
         };
         let contract = || match (&self.contracts, event.contract) {

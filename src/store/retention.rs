@@ -1,6 +1,8 @@
 //! Removing what is older than the operator wants to keep. Works in small batches beside ingestion
 //! and keeps no state of its own: what is still there and too old is what is left to do.
 
+use std::collections::BTreeSet;
+
 use super::block::Block;
 use super::bytes::Malformed;
 use super::columns::{
@@ -13,7 +15,7 @@ use super::intervals::Intervals;
 use super::lookup::{HashEntry, HashRole};
 use super::query::TransactionPosition;
 use super::transaction_block::{Row, TransactionBlock};
-use super::{Store, StoreError, TOTALS_ROW, entries, transaction_record};
+use super::{Store, StoreError, TOTALS_ROW, entries, sweep, transaction_record};
 use crate::domain::{ContractId, EventId, LedgerRange, LedgerSeq, TxHash};
 
 /// Records removed with one write.
@@ -48,48 +50,84 @@ impl Pruned {
     }
 }
 
+/// The first ledger of which something is kept when so many of the newest are, `latest` being the
+/// newest; `None` keeps all.
+pub fn first_kept(kept: Option<u32>, latest: LedgerSeq) -> LedgerSeq {
+    // Nothing follows the last sequence: where nothing is kept of it, it is kept all the same.
+    let beyond = u64::from(latest.0) + 1;
+    let first = kept.map_or(0, |kept| beyond.saturating_sub(u64::from(kept)));
+    LedgerSeq(u32::try_from(first).unwrap_or(u32::MAX))
+}
+
 impl Store {
     /// Removes one batch of what is too old. Call again until nothing is left. Does nothing while
-    /// an import has ledgers that are not durable yet.
+    /// an import has ledgers that are not durable yet, and waits for a prune that is under way.
     ///
     /// # Errors
     /// What the database says; what was removed before stays removed.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned, StoreError> {
+        let _only = self.pruning.lock();
         let Some(latest) = self.coverage.read().latest() else { return Ok(Pruned::default()) };
-        // The first ledger to keep.
-        let floor = |kept: Option<u32>| match kept {
-            Some(kept) => LedgerSeq((latest.0 + 1).saturating_sub(kept)),
-            None => LedgerSeq(0),
+        let raw_ledgers = self.prune_raw(first_kept(retention.raw_ledgers, latest))?;
+        let mut round = Round {
+            snapshot: self.database.snapshot(),
+            batch: self.database.batch(),
+            events_from: first_kept(retention.events, latest),
+            transactions_from: first_kept(retention.transactions, latest),
+            transactions: BTreeSet::new(),
+            blocks: Vec::new(),
+            events: 0,
         };
-        let mut pruned = Pruned {
-            raw_ledgers: self.prune_raw(floor(retention.raw_ledgers))?,
-            ..Pruned::default()
-        };
-        let snapshot = self.database.snapshot();
-        let mut batch = self.database.batch();
-        let events_from = floor(retention.events);
-        let mut blocks = Vec::new();
-        pruned.events = self.prune_events(&snapshot, &mut batch, events_from, &mut blocks)?;
-        let transactions_from = floor(retention.transactions);
-        pruned.transactions = prune_transactions(&snapshot, &mut batch, transactions_from)?;
-        if pruned.events == 0 && pruned.transactions == 0 {
-            return Ok(pruned);
+        // Transactions first: with the last events of one that goes now, its hash goes, too.
+        round.remove_transactions()?;
+        round.remove_events(self)?;
+        let (events, transactions) = (round.events, round.transactions.len() as u64);
+        let removed = Pruned { raw_ledgers, events, transactions };
+        let records = events > 0 || transactions > 0;
+        if !records {
+            let floor = round.events_from.min(round.transactions_from);
+            let pruned = *self.totals.read();
+            // Ledgers between an earlier, higher floor and this one are looked at when it gets there.
+            let reached = floor >= pruned.events_from.min(pruned.transactions_from);
+            if !reached || !sweep::sweep(&round.snapshot, &mut round.batch, floor)? {
+                return Ok(removed);
+            }
         }
-        let writer = self.writer.lock();
+        Ok(if self.write_pruned(round)? {
+            removed
+        } else {
+            Pruned { raw_ledgers, ..Pruned::default() }
+        })
+    }
+
+    /// Writes what a round removes; false when it has to wait.
+    fn write_pruned(&self, round: Round<'_>) -> Result<bool, StoreError> {
+        let mut writer = self.writer.lock();
+        self.settle(&mut writer)?;
         if writer.unlogged {
-            return Ok(Pruned::default());
+            return Ok(false);
         }
+        let Round { mut batch, blocks, events_from, transactions_from, .. } = round;
         let mut totals = *self.totals.read();
-        totals.events = totals.events.saturating_sub(pruned.events);
-        totals.transactions = totals.transactions.saturating_sub(pruned.transactions);
-        totals.events_from = totals.events_from.max(events_from);
-        totals.transactions_from = totals.transactions_from.max(transactions_from);
-        batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
-        let _change = self.generations.change();
-        self.database.write_logged(batch)?;
+        if round.events > 0 || !round.transactions.is_empty() {
+            totals.events = totals.events.saturating_sub(round.events);
+            totals.transactions =
+                totals.transactions.saturating_sub(round.transactions.len() as u64);
+            totals.events_from = totals.events_from.max(events_from);
+            totals.transactions_from = totals.transactions_from.max(transactions_from);
+            batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
+        }
+        let change = self.generations.change();
+        let written = self.database.write_logged(batch);
+        // Also when it failed: it may have been made, and what is still stored is read again.
         self.database.forget_event_blocks(&blocks);
+        if let Err(error) = written {
+            drop(change);
+            self.doubt(&mut writer);
+            return Err(error);
+        }
         *self.totals.write() = totals;
-        Ok(pruned)
+        Ok(true)
     }
 
     fn prune_raw(&self, keep_from: LedgerSeq) -> Result<bool, StoreError> {
@@ -116,42 +154,98 @@ impl Store {
         Ok(true)
     }
 
-    fn prune_events(
+    /// Visits the stored event blocks of all ledgers up to `last` in the order of ids, until `visit`
+    /// says false.
+    pub(super) fn visit_blocks(
         &self,
         snapshot: &Snapshot<'_>,
-        batch: &mut Batch<'_>,
-        keep_from: LedgerSeq,
-        removed: &mut Vec<EventId>,
-    ) -> Result<u64, StoreError> {
-        let Some(last) = keep_from.previous() else { return Ok(0) };
+        last: LedgerSeq,
+        visit: &mut dyn FnMut(EventId, &[u8]) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
         let mut rows = snapshot.rows(Family::Events)?;
         let intervals = Intervals::of_ledgers(self, LedgerRange::new(0, last));
         let mut interval = intervals.first()?;
-        let mut events = 0;
         while let Some(ids) = interval {
             rows.seek(BlockKey(EventId(ids.first)).encode());
             let mut beyond = None;
             while let Some((key, bytes)) = rows.item() {
-                let damaged = |e| corrupt(Family::Events, key)(e);
-                let id = BlockKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
-                if removed.len() == RECORDS_PER_BATCH {
-                    return Ok(events);
-                }
+                let id = BlockKey::decode(key).ok_or(Malformed);
+                let id = id.map_err(corrupt(Family::Events, key))?.0;
                 if id.0 > ids.last {
                     beyond = Some(id.0);
                     break;
                 }
-                let bytes = compression::decompress(Content::Events, bytes)?;
-                let block = Block::open(id, &bytes).map_err(damaged)?;
-                remove_block(snapshot, batch, BlockKey(id), &block)?;
-                events += block.len() as u64;
-                removed.push(id);
+                if !visit(id, bytes)? {
+                    return Ok(());
+                }
                 rows.next();
             }
             rows.status()?;
             interval = beyond.map_or(Ok(None), |id| intervals.at_or_after(id))?;
         }
-        Ok(events)
+        Ok(())
+    }
+}
+
+/// What is removed with one write.
+struct Round<'a> {
+    snapshot: Snapshot<'a>,
+    batch: Batch<'a>,
+    events_from: LedgerSeq,
+    transactions_from: LedgerSeq,
+    /// Transactions that it removes.
+    transactions: BTreeSet<TransactionPosition>,
+    /// Event blocks that it removes.
+    blocks: Vec<EventId>,
+    /// Events in them.
+    events: u64,
+}
+
+impl Round<'_> {
+    fn remove_events(&mut self, store: &Store) -> Result<(), StoreError> {
+        let Some(last) = self.events_from.previous() else { return Ok(()) };
+        let Self { snapshot, batch, transactions, blocks, events, .. } = self;
+        store.visit_blocks(snapshot, last, &mut |id, bytes| {
+            if blocks.len() == RECORDS_PER_BATCH {
+                return Ok(false);
+            }
+            let bytes = compression::decompress(Content::Events, bytes)?;
+            let block = Block::open(id, &bytes);
+            let block = block.map_err(corrupt(Family::Events, BlockKey(id).encode()))?;
+            remove_block(snapshot, batch, BlockKey(id), &block, transactions)?;
+            *events += block.len() as u64;
+            blocks.push(id);
+            Ok(true)
+        })
+    }
+
+    fn remove_transactions(&mut self) -> Result<(), StoreError> {
+        let Self { snapshot, batch, transactions, transactions_from, .. } = self;
+        let mut rows = snapshot.rows(Family::Transactions)?;
+        rows.seek_to_first();
+        let mut contracts = Vec::new();
+        while transactions.len() < RECORDS_PER_BATCH {
+            let Some((key, row)) = rows.item() else { break };
+            let first = TransactionKey::decode(key).ok_or(Malformed);
+            let first = first.map_err(corrupt(Family::Transactions, key))?.0;
+            if first.ledger >= *transactions_from {
+                break;
+            }
+            // A block goes as a whole, so what is left begins with one.
+            let Ok(Row::Block(compressed)) = Row::parse(row) else {
+                return Err(corrupt(Family::Transactions, key)(Malformed));
+            };
+            let block = TransactionBlock::open(first, compressed)?;
+            let mut last = first;
+            for (position, bytes) in block.records() {
+                remove_transaction(snapshot, batch, position, bytes, &mut contracts)?;
+                last = position;
+                transactions.insert(position);
+            }
+            rows.seek(TransactionKey(last).encode());
+            rows.next();
+        }
+        Ok(rows.status()?)
     }
 }
 
@@ -160,6 +254,7 @@ fn remove_block(
     batch: &mut Batch<'_>,
     key: BlockKey,
     block: &Block<'_>,
+    removed: &BTreeSet<TransactionPosition>,
 ) -> Result<(), StoreError> {
     let damaged = |e| corrupt(Family::Events, key.encode())(e);
     let mut topics = Vec::new();
@@ -175,46 +270,15 @@ fn remove_block(
     }
     for (hash, application_order) in block.transactions() {
         let position = TransactionPosition { ledger: block.ledger(), application_order };
-        // A transaction that is still there keeps its hash.
-        if snapshot.get(Family::Transactions, TransactionKey(position).encode())?.is_none() {
+        // A transaction that stays keeps its hash.
+        let key = TransactionKey(position).encode();
+        let stays =
+            !removed.contains(&position) && snapshot.get(Family::Transactions, key)?.is_some();
+        if !stays {
             remove_hashes(snapshot, batch, &TxHash::from(*hash), position)?;
         }
     }
     batch.delete(Family::Events, &key)
-}
-
-fn prune_transactions(
-    snapshot: &Snapshot<'_>,
-    batch: &mut Batch<'_>,
-    keep_from: LedgerSeq,
-) -> Result<u64, StoreError> {
-    let mut rows = snapshot.rows(Family::Transactions)?;
-    rows.seek_to_first();
-    let mut removed = 0;
-    let mut contracts = Vec::new();
-    while removed < RECORDS_PER_BATCH as u64 {
-        let Some((key, row)) = rows.item() else { break };
-        let first = TransactionKey::decode(key).ok_or(Malformed);
-        let first = first.map_err(corrupt(Family::Transactions, key))?.0;
-        if first.ledger >= keep_from {
-            break;
-        }
-        // A block goes as a whole, so what is left begins with one.
-        let Ok(Row::Block(compressed)) = Row::parse(row) else {
-            return Err(corrupt(Family::Transactions, key)(Malformed));
-        };
-        let block = TransactionBlock::open(first, compressed)?;
-        let mut last = first;
-        for (position, bytes) in block.records() {
-            remove_transaction(snapshot, batch, position, bytes, &mut contracts)?;
-            last = position;
-            removed += 1;
-        }
-        rows.seek(TransactionKey(last).encode());
-        rows.next();
-    }
-    rows.status()?;
-    Ok(removed)
 }
 
 fn remove_transaction(
@@ -283,3 +347,6 @@ fn remove_hashes(
     }
     batch.delete(Family::TxByHash, &HashKey { tag: HashTag::from(hash), position })
 }
+
+#[cfg(test)]
+mod tests;

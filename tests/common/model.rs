@@ -416,7 +416,9 @@ impl Model {
                 _ => None,
             };
             let wanted = match place {
-                Some(_) => transaction.smart_contract || options.classic_events,
+                Some(_) => {
+                    transaction.successful && (transaction.smart_contract || options.classic_events)
+                }
                 None => options.fee_events,
             } && match event.contract {
                 Some(id) => listed(&ContractId(id)),

@@ -61,6 +61,15 @@ fn ledgers_and_lag_are_told() {
     let store = pubnet::store(&ledgers);
     let closed = store.store.status().latest_close_time.unwrap();
     let server = Server::start_with(&store, |deps| deps.clock = Arc::new(move || closed + 7));
+    server.health.network_latest_is(LedgerSeq(pubnet::LAST + 5));
+    let record = server.get_public("/rest/health/").json();
+    assert_eq!(record["service_latest_ledger"], pubnet::LAST);
+    for lag in ["lag_seconds", "lag_ledgers"] {
+        assert!(record.get(lag).is_none(), "nothing is followed: {record}");
+    }
+
+    let server = Server::start_with(&store, |deps| deps.clock = Arc::new(move || closed + 7));
+    server.health.follows_a_source();
     let record = server.get_public("/rest/health/").json();
     assert_eq!(record["service_latest_ledger"], pubnet::LAST);
     assert_eq!(record["oldest_ledger"], pubnet::FIRST);

@@ -1,7 +1,8 @@
 //! One order: whether it makes sense, what is missing of it, and the work.
 
-use std::fs;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ const PIECE: u32 = 8192;
 const FLUSH_EVERY: Duration = Duration::from_secs(5);
 /// The file in the data directory.
 const FILE: &str = "backfill.json";
+/// Its mode: addresses of sources may hold passwords.
+const PRIVATE: u32 = 0o600;
 
 /// Why older ledgers are not filled in.
 #[derive(Debug, thiserror::Error)]
@@ -99,8 +102,13 @@ impl OrderFile {
     pub fn load(&self) -> Result<Option<BackfillOrder>, BackfillError> {
         match fs::read(&self.0) {
             Ok(text) => {
-                let order = serde_json::from_slice(&text);
-                order.map(Some).map_err(|error| self.error(error.into()))
+                // Earlier versions let other accounts read it.
+                fs::set_permissions(&self.0, Permissions::from_mode(PRIVATE))
+                    .map_err(|error| self.error(error))?;
+                // What the parser says may quote the file.
+                let damaged = |_| io::Error::new(io::ErrorKind::InvalidData, "it holds no order");
+                let order = serde_json::from_slice(&text).map_err(damaged);
+                order.map(Some).map_err(|error| self.error(error))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.error(error)),
@@ -110,7 +118,11 @@ impl OrderFile {
     pub(super) fn save(&self, order: &BackfillOrder) -> Result<(), BackfillError> {
         let write = || {
             let unfinished = self.0.with_extension("json.new");
-            let mut file = fs::File::create(&unfinished)?;
+            let mut options = File::options();
+            let mut file =
+                options.write(true).create(true).truncate(true).mode(PRIVATE).open(&unfinished)?;
+            // One that a crash left behind keeps its mode.
+            file.set_permissions(Permissions::from_mode(PRIVATE))?;
             file.write_all(&serde_json::to_vec(order)?)?;
             file.sync_all()?;
             fs::rename(&unfinished, &self.0)

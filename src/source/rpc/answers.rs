@@ -34,7 +34,7 @@ pub struct LatestAnswer {
     pub sequence: u32,
 }
 
-/// Parameters of `getLedgers`.
+/// Parameters of `getLedgers`. Without a format XDR comes in base64; some servers do not know that word.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgersQuestion<'a> {
@@ -42,7 +42,6 @@ pub struct LedgersQuestion<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_ledger: Option<u32>,
     pub pagination: Pagination<'a>,
-    pub xdr_format: &'static str,
 }
 
 /// Part of the parameters of `getLedgers`.

@@ -23,7 +23,7 @@ pub const REFUSED_PARAMETERS: [i64; 2] = [-32600, -32602];
 /// Code with which stellar-rpc gives up a request that takes too long.
 const PROCESSING_LIMIT: i64 = -32001;
 /// Code with which stellar-rpc says that it is not ready.
-const INTERNAL: i64 = -32603;
+pub const INTERNAL: i64 = -32603;
 
 /// A credential that is shorter could stand in a message by chance.
 const SHORTEST_SECRET: usize = 6;

@@ -23,7 +23,6 @@ pub struct RpcEntries {
 #[serde(rename_all = "camelCase")]
 struct EntriesQuestion {
     keys: Vec<String>,
-    xdr_format: &'static str,
 }
 
 #[derive(Deserialize)]
@@ -62,7 +61,7 @@ impl RpcEntries {
         let keys: Vec<String> = encoded.collect::<Result<_, _>>().map_err(|error| {
             SourceError::Fatal(format!("a ledger key cannot be written as XDR ({error})"))
         })?;
-        let question = EntriesQuestion { keys: keys.clone(), xdr_format: "base64" };
+        let question = EntriesQuestion { keys: keys.clone() };
         let answer = self.server.send("getLedgerEntries", Some(question), self.most_bytes).await?;
         Ok(read(&answer, &keys)?)
     }

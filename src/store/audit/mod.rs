@@ -57,6 +57,9 @@ pub struct Audit {
     pub problems: Vec<Problem>,
     /// Whether more is wrong than `problems` says.
     pub more_problems: bool,
+    /// Counters that do not agree with what is there. Nothing is lost with them, and
+    /// [`super::Store::recount`] puts them right.
+    pub drift: Vec<Problem>,
     /// Ledgers whose raw form is kept and was decoded again.
     pub raw_ledgers: u64,
     /// Ledgers whose events, or some of them, were removed by retention and could not be checked.
@@ -129,12 +132,13 @@ fn read_back(
         problems: &problems,
     };
     let ranges = chain::check(&subject)?;
-    let checked = subject.check_contents(progress)?;
+    let (checked, drift) = subject.check_contents(progress)?;
     let (problems, more_problems) = problems.sorted();
     Ok(Audit {
         ranges,
         problems,
         more_problems,
+        drift,
         raw_ledgers: checked.raw_ledgers,
         without_events: checked.without_events,
         without_transactions: checked.without_transactions,
@@ -191,7 +195,7 @@ impl Subject<'_> {
     fn check_contents(
         &self,
         progress: &(dyn Fn(AuditProgress) + Sync),
-    ) -> Result<Counted, StoreError> {
+    ) -> Result<(Counted, Vec<Problem>), StoreError> {
         let windows = self.windows();
         let ledgers = windows.iter().flatten().map(LedgerRange::len).sum();
         let indexes = indexes::FAMILIES.map(Task::Index).into_iter();
@@ -216,13 +220,14 @@ impl Subject<'_> {
             sums.indexes.add(&of_thread.indexes);
             sums.counted.add(&of_thread.counted);
         }
-        self.check_totals(&sums.counted);
+        self.check_strays();
+        let drift = self.drift(&sums.counted)?;
         let different = sums.indexes.differences();
         // What could not be read is missing on one side, and is said already.
         if !different.is_empty() && sums.counted.unreadable == 0 {
             indexes::compare(self, &self.windows(), &different)?;
         }
-        Ok(sums.counted)
+        Ok((sums.counted, drift))
     }
 
     /// Works on tasks until none is left.
@@ -251,7 +256,7 @@ impl Subject<'_> {
         Ok(sums)
     }
 
-    fn check_totals(&self, counted: &Counted) {
+    fn check_strays(&self) {
         let strays = [
             (Family::Events, self.stray_block()),
             (Family::Transactions, self.stray_row(Family::Transactions)),
@@ -267,17 +272,28 @@ impl Subject<'_> {
                 Err(error) => self.add(family.name().to_owned(), &error),
             }
         }
-        if self.is_whole() && counted.unreadable == 0 {
-            for (what, total, found) in [
-                ("events", self.totals.events, counted.events),
-                ("transactions", self.totals.transactions, counted.transactions),
-            ] {
-                if total != found {
-                    let what = format!("it counts {total} {what}, and {found} are there");
-                    self.problems.add("meta 'totals'".to_owned(), what);
-                }
-            }
+    }
+
+    /// Totals that are not those of what is there. Where something could not be read, or not all was
+    /// wanted, they cannot be compared.
+    fn drift(&self, counted: &Counted) -> Result<Vec<Problem>, StoreError> {
+        if !self.is_whole() || counted.unreadable > 0 {
+            return Ok(Vec::new());
         }
+        let compared = [
+            ("events", self.totals.events, counted.events),
+            ("transactions", self.totals.transactions, counted.transactions),
+        ];
+        let differing = compared.into_iter().filter(|(_, total, found)| total != found);
+        let mut drift: Vec<String> = differing
+            .map(|(what, total, found)| format!("it counts {total} {what}, and {found} are there"))
+            .collect();
+        let latest = self.coverage.latest().map_or(Ok(None), |latest| self.ledger(latest))?;
+        if latest.is_some_and(|latest| !self.totals.is_of_latest(&latest)) {
+            drift.push("it does not hold the close time of the newest ledger".to_owned());
+        }
+        let place = || "meta 'totals'".to_owned();
+        Ok(drift.into_iter().map(|what| Problem { place: place(), what }).collect())
     }
 
     /// The wanted ledgers in the order of their ids, in portions.

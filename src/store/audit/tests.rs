@@ -77,6 +77,7 @@ fn audited(directory: &Path, wanted: Option<LedgerRange>) -> Audit {
 #[track_caller]
 fn assert_sound(audit: &Audit) {
     assert_eq!(audit.problems, [], "a sound store");
+    assert_eq!(audit.drift, [], "exact totals");
     assert!(!audit.more_problems);
 }
 
@@ -486,15 +487,6 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
         "share ledgers",
     ),
     (
-        "another total",
-        |db, batch| {
-            let mut totals = Totals::load(db).unwrap();
-            totals.events += 1;
-            batch.put_raw(Family::Meta, super::super::TOTALS_ROW, &totals.encode()).unwrap();
-        },
-        "it counts",
-    ),
-    (
         "something that is never written",
         |_, batch| batch.put_raw(Family::Meta, b"colour", b"blue").unwrap(),
         "nothing of this name",
@@ -561,6 +553,49 @@ fn every_kind_of_damage_is_told() {
         let told: Vec<String> = audit.problems.iter().map(ToString::to_string).collect();
         assert!(told.iter().any(|told| told.contains(sentence)), "{name}: {told:#?}");
         assert!(told.iter().all(|told| !told.contains('\n')), "{name}: {told:#?}");
+    }
+}
+
+/// Totals that earlier versions left too low are no damage: they are told apart, and put right.
+#[test]
+fn drifted_totals_are_no_damage_and_are_put_right() {
+    let sound = stored(&everything());
+    let drifts: [(fn(&mut Totals), &str); 3] = [
+        (|totals| totals.events += 1, "events, and"),
+        (|totals| totals.transactions -= 1, "transactions, and"),
+        (|totals| totals.latest_close_time = 7, "close time of the newest ledger"),
+    ];
+    for (drift, sentence) in drifts {
+        for by_an_earlier_version in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            copy(sound.path(), directory.path());
+            let database = Database::open(&directory.path().join(RAW_DIRECTORY)).unwrap();
+            let mut batch = database.batch();
+            let mut totals = Totals::load(&database).unwrap();
+            let exact = totals;
+            drift(&mut totals);
+            batch.put_raw(Family::Meta, super::super::TOTALS_ROW, &totals.encode()).unwrap();
+            if by_an_earlier_version {
+                super::super::recount::forget_exactness(&mut batch).unwrap();
+            }
+            database.write_synced(batch).unwrap();
+            drop(database);
+            let audit = audited(directory.path(), None);
+            assert_eq!(audit.problems, [], "drift is no damage");
+            assert!(audit.drift.len() == 1 && audit.drift[0].what.contains(sentence), "{audit:?}");
+            let part = audited(directory.path(), Some(LedgerRange::new(2, 9)));
+            assert_sound(&part);
+
+            let store = Store::open(directory.path(), None).unwrap();
+            if !by_an_earlier_version {
+                assert_eq!(store.status().totals, totals, "counting again is not for every start");
+                let recount = store.recount().unwrap();
+                assert_eq!((recount.before, recount.after), (totals, exact));
+            }
+            assert_eq!(store.status().totals, exact);
+            drop(store);
+            assert_sound(&audited(directory.path(), None));
+        }
     }
 }
 

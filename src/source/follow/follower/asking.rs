@@ -212,8 +212,13 @@ impl Follower {
             StartPoint::Oldest | StartPoint::Tip => {
                 let range = self.call(index, |source| source.range()).await?;
                 self.surveyed(index, range);
-                let oldest = self.task.start == StartPoint::Oldest;
-                range.map(|range| if oldest { range.first } else { range.last.max(range.first) })
+                match (range, self.task.start) {
+                    (Some(range), StartPoint::Oldest) => {
+                        let first = range.first;
+                        Some(self.call(index, |source| source.first_there(first)).await?)
+                    }
+                    (range, _) => range.map(|range| range.last.max(range.first)),
+                }
             }
         };
         if next.is_none() {

@@ -1,0 +1,216 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use super::super::audit::audit;
+use super::super::{Durability, IndexOptions, PreparedLedger, recount, sweep};
+use super::*;
+use crate::decode::decode;
+use crate::domain::Network;
+use crate::source::sandbox::{Sandbox, SandboxConfig};
+
+const FIRST: u32 = 2;
+const LEDGERS: u32 = 30;
+
+fn network() -> Network {
+    Network::from_name_or_passphrase("local")
+}
+
+/// Ledgers from [`FIRST`] on.
+static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let config = SandboxConfig {
+        network: network(),
+        seed: 11,
+        start_time: 1_750_000_000,
+        close_interval: 5,
+        transactions_per_ledger: 5..=30,
+    };
+    let mut sandbox = Sandbox::new(config).unwrap();
+    (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect()
+});
+
+fn everything() -> IndexOptions {
+    IndexOptions { classic_events: true, fee_events: true, contracts: None, raw_ledgers: true }
+}
+
+/// A store of the ledgers from `first` on.
+fn store(directory: &Path, first: u32, options: &IndexOptions) -> Store {
+    let store = Store::open(directory, Some(&network())).unwrap();
+    for raw in &CHAIN[(first - FIRST) as usize..] {
+        let view = decode(raw, network().id()).unwrap();
+        let prepared = PreparedLedger::new(&view, options).unwrap();
+        store.commit(prepared, Durability::Deferred).unwrap();
+    }
+    store.flush().unwrap();
+    store
+}
+
+fn keep(events: Option<u32>, transactions: Option<u32>) -> Retention {
+    Retention { raw_ledgers: events, events, transactions }
+}
+
+fn prune_all(store: &Store, retention: &Retention) {
+    while !store.prune(retention).unwrap().is_nothing() {}
+}
+
+/// Rows by family, of those that retention is about.
+fn rows(store: &Store) -> BTreeMap<&'static str, u64> {
+    let families = [
+        Family::LedgerXdr,
+        Family::Events,
+        Family::EventsByContract,
+        Family::EventsByTopic,
+        Family::Transactions,
+        Family::TxByHash,
+        Family::TxByContract,
+        Family::Entries,
+    ];
+    let count = |family: Family| {
+        let mut rows = 0;
+        let visit = |_: &[u8], _: &[u8]| {
+            rows += 1;
+            Ok(())
+        };
+        store.database.scan(family, visit).unwrap();
+        (family.name(), rows)
+    };
+    families.into_iter().map(count).collect()
+}
+
+/// What is left is what a store of only the ledgers that are kept has, family by family.
+#[test]
+fn nothing_is_left_of_what_was_pruned_in_whatever_order() {
+    const KEPT: u32 = 5;
+    let both = keep(Some(KEPT), Some(KEPT));
+    let orders: [&[Retention]; 5] = [
+        &[both],
+        &[keep(Some(KEPT), None), both],
+        &[keep(None, Some(KEPT)), both],
+        &[keep(Some(20), Some(12)), both],
+        &[keep(Some(12), Some(20)), keep(Some(11), Some(11)), both],
+    ];
+    for options in [everything(), IndexOptions { raw_ledgers: true, ..IndexOptions::default() }] {
+        let fresh = tempfile::tempdir().unwrap();
+        let fresh = store(fresh.path(), FIRST + LEDGERS - KEPT, &options);
+        assert!(rows(&fresh).values().all(|rows| *rows > 0), "{:?}", rows(&fresh));
+        for order in orders {
+            let directory = tempfile::tempdir().unwrap();
+            let pruned = store(directory.path(), FIRST, &options);
+            order.iter().for_each(|retention| prune_all(&pruned, retention));
+            assert_eq!(rows(&pruned), rows(&fresh), "{order:?}");
+            let (left, wanted) = (pruned.status().totals, fresh.status().totals);
+            assert_eq!((left.events, left.transactions), (wanted.events, wanted.transactions));
+            drop(pruned);
+            let audit = audit(directory.path(), None, &|_| {}).unwrap();
+            assert_eq!((audit.problems, audit.drift), (vec![], vec![]));
+        }
+    }
+}
+
+#[test]
+fn prunes_at_the_same_time_subtract_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path(), FIRST, &everything());
+    // A floor that rises step by step gives all of them something to remove each time.
+    let threads = 4;
+    let barrier = std::sync::Barrier::new(threads);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                for kept in (3..LEDGERS).rev() {
+                    barrier.wait();
+                    prune_all(&store, &keep(Some(kept), Some(kept)));
+                }
+            });
+        }
+    });
+    let totals = store.status().totals;
+    assert!(totals.events > 0 && totals.transactions > 0, "{totals:?}");
+    drop(store);
+    let audit = audit(directory.path(), None, &|_| {}).unwrap();
+    assert_eq!((audit.problems, audit.drift), (vec![], vec![]));
+}
+
+/// What earlier versions left of transactions that are long gone is removed, part by part, and only once.
+#[test]
+fn hashes_that_lead_to_nothing_are_swept() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = everything();
+    let both = keep(Some(5), Some(5));
+    let store = store(directory.path(), FIRST, &options);
+    let mut old = Vec::new();
+    let floor = first_kept(Some(5), LedgerSeq(FIRST + LEDGERS - 1));
+    let visit = |key: &[u8], value: &[u8]| {
+        if HashKey::decode(key).unwrap().position.ledger < floor {
+            old.push((key.to_vec(), value.to_vec()));
+        }
+        Ok(())
+    };
+    store.database.scan(Family::TxByHash, visit).unwrap();
+    prune_all(&store, &both);
+    let clean = rows(&store);
+
+    let leak = |store: &Store, by_an_earlier_version: bool| {
+        let mut batch = store.database.batch();
+        for (key, value) in &old {
+            batch.put_raw(Family::TxByHash, key, value).unwrap();
+        }
+        if by_an_earlier_version {
+            sweep::forget_progress(&mut batch).unwrap();
+            recount::forget_exactness(&mut batch).unwrap();
+        }
+        store.database.write_synced(batch).unwrap();
+    };
+    leak(&store, true);
+    assert!(rows(&store)["tx_by_hash"] > clean["tx_by_hash"]);
+    prune_all(&store, &keep(None, Some(5)));
+    assert!(rows(&store)["tx_by_hash"] > clean["tx_by_hash"], "events may be there for ever");
+    prune_all(&store, &keep(Some(20), Some(20)));
+    assert!(rows(&store)["tx_by_hash"] > clean["tx_by_hash"], "below an earlier floor");
+    prune_all(&store, &both);
+    assert_eq!(rows(&store), clean);
+    leak(&store, false);
+    prune_all(&store, &both);
+    assert!(rows(&store)["tx_by_hash"] > clean["tx_by_hash"], "the index is walked once");
+}
+
+#[test]
+fn a_sweep_goes_on_where_the_last_one_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), Some(&network())).unwrap();
+    let mut batch = store.database.batch();
+    let key = |number: u32, ledger| {
+        let mut tag = HashTag([0; HashTag::LEN]);
+        tag.0[..4].copy_from_slice(&number.to_be_bytes());
+        let position = TransactionPosition { ledger: LedgerSeq(ledger), application_order: 1 };
+        HashKey { tag, position }
+    };
+    for number in 0..40_000 {
+        batch.put(Family::TxByHash, &key(number, 1 + number % 2), []).unwrap();
+    }
+    sweep::forget_progress(&mut batch).unwrap();
+    store.database.write_synced(batch).unwrap();
+    let mut rounds = 0;
+    loop {
+        let (snapshot, mut batch) = (store.database.snapshot(), store.database.batch());
+        if !sweep::sweep(&snapshot, &mut batch, LedgerSeq(2)).unwrap() {
+            break;
+        }
+        store.database.write_synced(batch).unwrap();
+        rounds += 1;
+    }
+    assert_eq!((rounds, rows(&store)["tx_by_hash"]), (3, 20_000));
+}
+
+#[test]
+fn the_first_ledger_that_is_kept() {
+    let first = |kept, latest| first_kept(kept, LedgerSeq(latest)).0;
+    assert_eq!(first(None, 100), 0);
+    assert_eq!(first(Some(0), 100), 101);
+    assert_eq!(first(Some(1), 100), 100);
+    assert_eq!(first(Some(101), 100), 0);
+    assert_eq!(first(Some(u32::MAX), 100), 0);
+    assert_eq!(first(Some(1), u32::MAX), u32::MAX);
+    assert_eq!(first(Some(u32::MAX), u32::MAX), 1);
+    assert_eq!(first(Some(0), u32::MAX), u32::MAX);
+}

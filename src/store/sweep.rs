@@ -1,0 +1,61 @@
+//! Rows of `tx_by_hash` that lead to nothing: earlier versions left them when events and transactions
+//! were pruned together. The index is in the order of hashes, so that all of it has to be walked once;
+//! each prune walks a part, and a row of `meta` says where the next one goes on.
+
+use super::StoreError;
+use super::bytes::Malformed;
+use super::columns::{Family, HashKey, Key};
+use super::database::{Batch, Snapshot, corrupt};
+use crate::domain::LedgerSeq;
+
+/// In `meta`: the key to go on from; nothing when the whole index has been walked. A directory without
+/// this row has not been walked at all.
+const NEXT_ROW: &[u8] = b"hashes_swept_up_to";
+
+/// Rows that one prune looks at.
+const ROWS_PER_ROUND: usize = 16_384;
+
+/// Notes that there is nothing to sweep.
+pub(super) fn is_done(batch: &mut Batch<'_>) -> Result<(), StoreError> {
+    batch.put_raw(Family::Meta, NEXT_ROW, b"")
+}
+
+/// Whether a row of `meta` is this module's.
+pub(super) fn is_row(name: &[u8]) -> bool {
+    name == NEXT_ROW
+}
+
+/// Walks one part of the index and removes the rows of ledgers below `floor`, of which neither events
+/// nor transactions are stored any more. Says whether the batch has something to write.
+pub(super) fn sweep(
+    snapshot: &Snapshot<'_>,
+    batch: &mut Batch<'_>,
+    floor: LedgerSeq,
+) -> Result<bool, StoreError> {
+    let start = snapshot.get(Family::Meta, NEXT_ROW)?;
+    if floor == LedgerSeq(0) || start.as_ref().is_some_and(|key| key.is_empty()) {
+        return Ok(false);
+    }
+    let mut rows = snapshot.rows(Family::TxByHash)?;
+    match start {
+        Some(key) => rows.seek(&key),
+        None => rows.seek_to_first(),
+    }
+    for _ in 0..ROWS_PER_ROUND {
+        let Some(key) = rows.key() else { break };
+        let parsed = HashKey::decode(key).ok_or(Malformed);
+        let parsed = parsed.map_err(corrupt(Family::TxByHash, key))?;
+        if parsed.position.ledger < floor {
+            batch.delete(Family::TxByHash, &parsed)?;
+        }
+        rows.next();
+    }
+    rows.status()?;
+    batch.put_raw(Family::Meta, NEXT_ROW, rows.key().unwrap_or_default())?;
+    Ok(true)
+}
+
+#[cfg(test)]
+pub(super) fn forget_progress(batch: &mut Batch<'_>) -> Result<(), StoreError> {
+    batch.delete_raw(Family::Meta, NEXT_ROW)
+}
