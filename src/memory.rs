@@ -1,6 +1,9 @@
-//! What the compiler cannot check about memory: settings of the C library's allocator, and compiled code
-//! that is taken into memory. The one module with unsafe code.
+//! What the compiler cannot check about memory: settings of the C library's allocator, compiled code
+//! that is taken into memory, and those functions of DuckDB's C API that its Rust API does not offer
+//! ([`duckdb`]). The one module with unsafe code.
 #![allow(unsafe_code)]
+
+pub mod duckdb;
 
 /// Larger pieces are asked of the operating system one by one, in bytes. Ledgers are smaller.
 #[cfg(target_env = "gnu")]

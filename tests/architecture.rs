@@ -20,7 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("pipeline", &["decode", "domain", "priority", "source", "store", "verify"]),
     ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),
-    ("tables", &["domain", "priority"]),
+    ("tables", &["domain", "memory", "priority"]),
     ("programs", &["decode", "domain", "memory", "observe", "priority", "store", "tables"]),
     ("api", &["auth", "decode", "domain", "observe", "priority", "programs", "store", "tables"]),
     (
@@ -41,7 +41,7 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("soroban_env_host", &["programs", "source"]),
     ("wasmtime", &["memory", "programs"]),
     ("wasmparser", &["programs"]),
-    ("duckdb", &["tables"]),
+    ("duckdb", &["memory", "tables"]),
     ("arrow", &["tables"]),
     ("parquet", &["tables"]),
     ("landlock", &["tables"]),

@@ -102,13 +102,15 @@ impl Default for QueryLimits {
 pub struct Walls {
     /// The process gives up files, networks, other processes and resources.
     pub process: bool,
-    /// DuckDB is locked, and statements are examined and run in transactions that only read.
-    pub sql: bool,
+    /// Statements are judged by what they name, before they are executed.
+    pub gate: bool,
+    /// DuckDB is locked, and executes nothing but one statement that reads, in a transaction that only reads.
+    pub lock: bool,
 }
 
 impl Default for Walls {
     fn default() -> Self {
-        Self { process: true, sql: true }
+        Self { process: true, gate: true, lock: true }
     }
 }
 

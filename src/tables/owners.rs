@@ -194,7 +194,8 @@ impl Slot {
             queries: limits.at_a_time,
             file_bytes: limits.file_bytes,
             process_wall: self.settings.walls.process,
-            sql_wall: self.settings.walls.sql,
+            gate: self.settings.walls.gate,
+            lock: self.settings.walls.lock,
         }
     }
 

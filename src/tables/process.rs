@@ -263,7 +263,7 @@ fn environment(opening: &Opening) -> [(&'static str, String); 3] {
 
 /// Gives replies to those who wait, until there are no more.
 fn distribute(mut replies: UnixStream, waiting: &Mutex<Waiting>) {
-    while let Ok(Some(Frame { id, head, body })) = wire::read::<Reply>(&mut replies) {
+    while let Ok(Some(Frame { id, head, body })) = wire::read::<Reply>(&mut replies, 256 << 20) {
         let caller = waiting.lock().callers.get(&id).cloned();
         if let Some(caller) = caller {
             // Who waits no longer does not need it.

@@ -11,8 +11,8 @@ use super::query::{Format, Numbers};
 use super::schema::ProgramSchema;
 use crate::domain::ProgramId;
 
-/// The longest frame that is read, in bytes.
-const LONGEST: usize = 256 << 20;
+/// Room for a frame that is read, in bytes, before it grows with what comes.
+const AT_FIRST: usize = 1 << 20;
 
 /// What the worker is asked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ const LONGEST: usize = 256 << 20;
 pub enum Request {
     /// The first: how to run, and to open the file.
     Open(Opening),
+    /// Instead of the first: how it would run, to see what it can give up. It ends after that.
+    Try(Opening),
     /// Begins a change. The next three belong to it, and nothing is answered but `Append`.
     Begin,
     /// A program as it is now.
@@ -66,8 +68,10 @@ pub struct Opening {
     pub file_bytes: u64,
     /// Whether the process gives up what it does not need.
     pub process_wall: bool,
-    /// Whether DuckDB is locked and statements are examined.
-    pub sql_wall: bool,
+    /// Whether statements are judged by what they name.
+    pub gate: bool,
+    /// Whether DuckDB is locked, and a query must be one statement that reads.
+    pub lock: bool,
 }
 
 /// A program, for its tables and views.
@@ -153,6 +157,8 @@ pub enum Failure {
     Locked(String),
     /// The file is damaged.
     Damaged(String),
+    /// The transaction in which a query may only read was not there any more when the query had ended.
+    TransactionEnded(String),
     /// Anything else, which may pass.
     Unavailable(String),
 }
@@ -166,6 +172,7 @@ impl Failure {
             Self::TooLarge(message) => Self::TooLarge(hide(message)),
             Self::Locked(message) => Self::Locked(hide(message)),
             Self::Damaged(message) => Self::Damaged(hide(message)),
+            Self::TransactionEnded(message) => Self::TransactionEnded(hide(message)),
             Self::Unavailable(message) => Self::Unavailable(hide(message)),
             Self::TimedOut => Self::TimedOut,
         }
@@ -200,11 +207,15 @@ pub fn write<H: Serialize>(to: &mut impl Write, id: u32, head: &H, body: &[u8]) 
     to.write_all(body)
 }
 
-/// Reads a frame; none at the end of the stream.
+/// Reads a frame of at most `longest` bytes; none at the end of the stream. Memory is taken for what comes,
+/// not for what is announced.
 ///
 /// # Errors
 /// When the other end is gone in the middle of one, or does not speak like this.
-pub fn read<H: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<Frame<H>>> {
+pub fn read<H: DeserializeOwned>(
+    from: &mut impl Read,
+    longest: usize,
+) -> io::Result<Option<Frame<H>>> {
     let mut start = [0; 12];
     match from.read(&mut start)? {
         0 => return Ok(None),
@@ -213,12 +224,70 @@ pub fn read<H: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<Fram
     let word =
         |at: usize| u32::from_le_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
     let (length, id, head_length) = (word(0) as usize, word(4), word(8) as usize);
-    if length > LONGEST || head_length > length {
+    if length > longest || head_length > length {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "no frame of a SQL worker"));
     }
-    let mut body = vec![0; length];
-    from.read_exact(&mut body)?;
+    let mut body = Vec::with_capacity(length.min(AT_FIRST));
+    from.take(u64::from(word(0))).read_to_end(&mut body)?;
+    if body.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     let head = serde_json::from_slice(&body[..head_length])?;
     body.drain(..head_length);
     Ok(Some(Frame { id, head, body }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(head: &[u8], body: &[u8]) -> Vec<u8> {
+        let length = |part: usize| u32::try_from(part).unwrap().to_le_bytes();
+        let mut frame = length(head.len() + body.len()).to_vec();
+        frame.extend(7u32.to_le_bytes());
+        frame.extend(length(head.len()));
+        frame.extend([head, body].concat());
+        frame
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_cut_off_is_not() {
+        let mut written = Vec::new();
+        write(&mut written, 7, &Reply::Answered, b"answer").unwrap();
+        assert_eq!(written, frame(b"\"answered\"", b"answer"));
+        let read_all = |bytes: &[u8]| read::<Reply>(&mut &bytes[..], 16);
+        let whole = read_all(&written).unwrap().unwrap();
+        assert!(matches!(whole.head, Reply::Answered));
+        assert_eq!((whole.id, &whole.body[..]), (7, &b"answer"[..]));
+        assert!(read_all(&[]).unwrap().is_none());
+        for end in 1..written.len() {
+            assert!(read_all(&written[..end]).is_err(), "{end}");
+        }
+    }
+
+    #[test]
+    fn lengths_that_are_announced_cost_nothing_and_have_a_bound() {
+        let announced = |length: u32, head: u32| {
+            let mut start = length.to_le_bytes().to_vec();
+            start.extend(7u32.to_le_bytes());
+            start.extend(head.to_le_bytes());
+            read::<Reply>(&mut &start[..], 1 << 30).unwrap_err().kind()
+        };
+        assert_eq!(announced(u32::MAX, 1), io::ErrorKind::InvalidData);
+        assert_eq!(announced(5, 6), io::ErrorKind::InvalidData);
+        // A gigabyte would not fit beside the other tests; none of it is taken.
+        assert_eq!(announced(1 << 30, 1), io::ErrorKind::UnexpectedEof);
+        let long = frame(b"\"answered\"", &[0; 100]);
+        assert!(read::<Reply>(&mut &long[..], 109).is_err());
+        assert!(read::<Reply>(&mut &long[..], 110).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_frame_is_an_error_whatever_it_is() {
+        for head in [&b""[..], b"{", b"null", b"\"nonsense\"", b"\xff\xfe", b"[[[["] {
+            assert!(read::<Reply>(&mut &frame(head, b"")[..], 1000).is_err(), "{head:?}");
+        }
+        let deep = "[".repeat(100_000);
+        assert!(read::<Reply>(&mut &frame(deep.as_bytes(), b"")[..], 1 << 20).is_err());
+    }
 }

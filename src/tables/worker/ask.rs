@@ -5,61 +5,97 @@ use std::time::{Duration, Instant};
 use arrow::record_batch::RecordBatch;
 use duckdb::types::{ToSqlOutput, Value};
 use duckdb::{Connection, Statement, ToSql, params_from_iter};
-use parking_lot::Mutex;
 
 use super::change::Names;
-use super::database::is_damage;
+use super::database::{Reader, is_damage};
 use super::gate::Gate;
+use super::text::{Text, costs_too_much};
 use super::timer::{Timed, Timer};
+use crate::memory::duckdb::{Kind, Witness};
 use crate::tables::answer::{Answer, AnswerError, Style, with_unique_id};
-use crate::tables::wire::{Failure, Question};
+use crate::tables::wire::{Failure, Opening, Question};
 
 /// What queries are examined with.
 pub struct Examiner {
-    parser: Mutex<Connection>,
-    /// None when statements are not examined, to test the other wall.
+    /// None when statements are not judged by what they name, to test the other walls.
     gate: Option<Gate>,
+    /// Whether a text must be one statement that reads, and is executed in a transaction that only reads.
+    lock: bool,
     names: Names,
 }
 
 impl Examiner {
-    /// Parses with that connection.
-    pub fn new(parser: Connection, sql_wall: bool, names: Names) -> duckdb::Result<Self> {
-        let gate = sql_wall.then(|| Gate::new(&parser)).transpose()?;
-        Ok(Self { parser: Mutex::new(parser), gate, names })
+    /// Learns from that connection what DuckDB brings along.
+    pub fn new(parser: &Connection, opening: &Opening, names: Names) -> duckdb::Result<Self> {
+        let gate = opening.gate.then(|| Gate::new(parser)).transpose()?;
+        Ok(Self { gate, lock: opening.lock, names })
     }
 }
 
 /// Answers a query.
 pub fn answer(
-    connection: &Connection,
+    reader: &Reader,
     examiner: &Examiner,
     timer: &Timer,
     question: &Question,
 ) -> Result<Vec<u8>, Failure> {
     let deadline = Instant::now() + Duration::from_millis(question.milliseconds);
-    let timed = timer.start(connection.interrupt_handle(), deadline);
-    let answer = examined(connection, examiner, question, &timed);
-    // There may be no transaction: when beginning one has failed.
-    let _ = connection.execute_batch("ROLLBACK");
-    answer
+    let timed = timer.start(reader.stop(), deadline);
+    if !examiner.lock {
+        return examined(reader, examiner, question, &timed);
+    }
+    only_reading(&reader.connection, timed, |timed| examined(reader, examiner, question, timed))
+}
+
+/// Does something in a transaction that only reads, and sees to it that it is still the same one
+/// afterwards: errors leave a transaction open until it is rolled back.
+fn only_reading<T>(
+    connection: &Connection,
+    timed: Timed<'_>,
+    work: impl FnOnce(&Timed<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let begun = connection.execute_batch("BEGIN TRANSACTION READ ONLY");
+    let done = match &begun {
+        Ok(()) => work(&timed),
+        Err(error) => Err(failure(&error.to_string(), &timed)),
+    };
+    // Else the end of the time would interrupt the end of the transaction.
+    drop(timed);
+    let Err(error) = connection.execute_batch("ROLLBACK") else { return done };
+    match done {
+        // A database that has failed has no transactions, and one that was not begun has no end.
+        Err(done @ (Failure::Unavailable(_) | Failure::Damaged(_))) => Err(done),
+        done if begun.is_err() => done,
+        _ => Err(Failure::TransactionEnded(error.to_string())),
+    }
 }
 
 fn examined(
-    connection: &Connection,
+    reader: &Reader,
     examiner: &Examiner,
     question: &Question,
     timed: &Timed<'_>,
 ) -> Result<Vec<u8>, Failure> {
-    let failed = |error: duckdb::Error| failure(&error, timed);
-    let mut describes = false;
-    if let Some(gate) = &examiner.gate {
-        let begin = "BEGIN TRANSACTION READ ONLY";
-        connection.execute_batch(begin).map_err(failed)?;
-        let parser = examiner.parser.lock();
-        describes = gate.pass(&parser, &question.sql, &examiner.names.read())?;
+    if question.sql.contains('\0') {
+        return Err(refused("The query has a null character: remove it"));
     }
-    let mut statement = connection.prepare(&question.sql).map_err(failed)?;
+    if let Some(reason) = costs_too_much(&question.sql) {
+        return Err(refused(reason));
+    }
+    let text = Text::of(&question.sql);
+    let describes = match &examiner.gate {
+        Some(gate) => gate.pass(&reader.parser, text, &examiner.names)?,
+        None => false,
+    };
+    let executed = text.executed();
+    if examiner.lock {
+        is_one_statement(&reader.witness, &executed, timed)?;
+    }
+    let failed = |error: duckdb::Error| failure(&error.to_string(), timed);
+    let mut statement = reader.connection.prepare(&executed).map_err(failed)?;
+    if examiner.lock {
+        only_reads(&reader.witness, text, &executed, timed)?;
+    }
     let parameters = parameters(&statement, question)?;
     let style = Style {
         format: question.format,
@@ -70,6 +106,40 @@ fn examined(
     read(&mut statement, parameters, style, describes, timed)
 }
 
+/// Preparing a text executes all of its statements but the last, so there must be no more than one.
+fn is_one_statement(witness: &Witness, executed: &str, timed: &Timed<'_>) -> Result<(), Failure> {
+    match witness.count(executed).map_err(|error| failure(&error.to_string(), timed))? {
+        0 => Err(refused("There is no statement: write one SELECT")),
+        1 => Ok(()),
+        _ => Err(refused("Give one statement at a time")),
+    }
+}
+
+/// What is executed must be a SELECT, or show the plan of what is one by itself.
+fn only_reads(
+    witness: &Witness,
+    text: Text<'_>,
+    executed: &str,
+    timed: &Timed<'_>,
+) -> Result<(), Failure> {
+    let is = |sql: &str, kind: Kind| -> Result<bool, Failure> {
+        let found = witness.only_statement(sql);
+        Ok(found.map_err(|error| failure(&error.to_string(), timed))? == Some(kind))
+    };
+    let reads = match text.before {
+        "" => is(executed, Kind::Select)?,
+        _ => is(executed, Kind::Explain)? && is(text.examined, Kind::Select)?,
+    };
+    match reads {
+        true => Ok(()),
+        false => Err(refused("Only statements that read are answered")),
+    }
+}
+
+fn refused(sentence: &str) -> Failure {
+    Failure::Refused(sentence.to_owned())
+}
+
 fn read(
     statement: &mut Statement<'_>,
     parameters: Vec<Parameter>,
@@ -77,7 +147,7 @@ fn read(
     describes: bool,
     timed: &Timed<'_>,
 ) -> Result<Vec<u8>, Failure> {
-    let failed = |error: duckdb::Error| failure(&error, timed);
+    let failed = |error: duckdb::Error| failure(&error.to_string(), timed);
     let schema = statement.stream_arrow(params_from_iter(parameters)).map_err(failed)?.get_schema();
     let types = (0..schema.fields().len()).map(|column| statement.column_logical_type(column));
     let mut answer = Answer::begin(style, &schema, types).map_err(unanswerable)?;
@@ -96,16 +166,15 @@ fn read(
 }
 
 /// Why a query failed, from what DuckDB says.
-fn failure(error: &duckdb::Error, timed: &Timed<'_>) -> Failure {
-    let message = error.to_string();
+fn failure(message: &str, timed: &Timed<'_>) -> Failure {
     if timed.is_over() {
         Failure::TimedOut
-    } else if is_damage(&message) {
-        Failure::Damaged(message)
+    } else if is_damage(message) {
+        Failure::Damaged(message.to_owned())
     } else if message.starts_with("FATAL Error") || message.contains("has been invalidated") {
-        Failure::Unavailable(message)
+        Failure::Unavailable(message.to_owned())
     } else {
-        Failure::Refused(message)
+        Failure::Refused(message.to_owned())
     }
 }
 
@@ -166,3 +235,6 @@ fn parameter(value: &serde_json::Value) -> Result<Value, Failure> {
 
 /// Floats up to here have all digits before their point.
 const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use duckdb::{Config, Connection};
+use duckdb::Connection;
 
+use super::timer::Stop;
 use crate::domain::ProgramId;
+use crate::memory::duckdb::{Database as Instance, DuckDbError, Witness};
 use crate::tables::names;
 use crate::tables::wire::{Definition, Failure, Opening};
 
@@ -14,14 +16,35 @@ pub const OWN_SCHEMA: &str = "orrery";
 /// How the file is laid out. Another one is built anew.
 const LAYOUT: u32 = 1;
 
-/// An open file: a connection for changes, and connections for queries that are handed out and come back.
+/// An open file: a connection for changes, and what queries are answered with.
 pub struct Database {
     /// Makes changes.
     pub changes: Connection,
-    /// Answers queries, one each.
-    pub readers: Vec<Connection>,
-    /// Parses statements without seeing any data.
+    /// Answer queries, each one at a time.
+    pub readers: Vec<Reader>,
+}
+
+/// What a query is answered with. Nobody else uses it meanwhile, so that a query which keeps its parser busy
+/// holds up no other.
+pub struct Reader {
+    /// Executes it.
+    pub connection: Connection,
+    /// Tells what will be executed, in the same database.
+    pub witness: Witness,
+    /// Writes down what the parser understands, without seeing any data.
     pub parser: Connection,
+}
+
+impl Reader {
+    /// What stops a query, but for its parsing.
+    pub fn stop(&self) -> Stop {
+        let connections = [self.connection.interrupt_handle(), self.parser.interrupt_handle()];
+        let witness = self.witness.interrupt();
+        Box::new(move || {
+            connections.iter().for_each(|connection| connection.interrupt());
+            witness.now();
+        })
+    }
 }
 
 /// What the file says of itself.
@@ -37,26 +60,37 @@ pub struct Contents {
 impl Database {
     /// Opens the file, or begins one.
     pub fn open(opening: &Opening) -> Result<(Self, Contents), Failure> {
-        let changes = Connection::open_with_flags(&opening.file, config(opening).map_err(other)?)
-            .map_err(|error| opening_failed(&error))?;
+        let settings = settings(opening);
+        let instance = Instance::open(&opening.file, &settings);
+        let instance = instance.map_err(|error| opening_failed(error.to_string()))?;
+        let changes = instance.connect().map_err(other)?;
         prepare(&changes)?;
         let contents = Contents::read(&changes)?;
-        let parser = Connection::open_in_memory_with_flags(config(opening).map_err(other)?);
-        let parser = parser.map_err(other)?;
+        let parsers = Instance::open(":memory:", &settings).map_err(unavailable)?;
         let mut readers = Vec::with_capacity(opening.queries);
         for _ in 0..opening.queries {
-            readers.push(changes.try_clone().map_err(other)?);
+            let connection = instance.connect().map_err(other)?;
+            let witness = instance.witness().map_err(unavailable)?;
+            let parser = parsers.connect().map_err(other)?;
+            readers.push(Reader { connection, witness, parser });
         }
-        for connection in readers.iter().chain([&changes]) {
-            connection.execute_batch(&format!("USE {}", names::SCHEMA)).map_err(other)?;
+        let here = format!("USE {}", names::SCHEMA);
+        changes.execute_batch(&here).map_err(other)?;
+        for reader in &readers {
+            reader.connection.execute_batch(&here).map_err(other)?;
+            reader.witness.run(&here).map_err(unavailable)?;
         }
-        if opening.sql_wall {
-            for connection in [&changes, &parser] {
-                connection.execute_batch(LOCK).map_err(other)?;
+        if opening.lock {
+            for connection in [Some(&changes), readers.first().map(|reader| &reader.parser)] {
+                connection.map_or(Ok(()), |it| it.execute_batch(LOCK)).map_err(other)?;
             }
         }
-        Ok((Self { changes, readers, parser }, contents))
+        Ok((Self { changes, readers }, contents))
     }
+}
+
+fn unavailable(error: DuckDbError) -> Failure {
+    Failure::Unavailable(error.to_string())
 }
 
 /// Set on the open database, because some of it cannot be given before.
@@ -67,14 +101,16 @@ const LOCK: &str = "SET autoinstall_known_extensions = false;
     SET enable_external_access = false;
     SET lock_configuration = true;";
 
-fn config(opening: &Opening) -> duckdb::Result<Config> {
-    Config::default()
-        .with("memory_limit", format!("{}B", opening.memory))?
-        .with("threads", opening.threads.to_string())?
-        .with("temp_directory", "")?
-        .with("max_temp_directory_size", "0B")?
-        .with("preserve_insertion_order", "true")?
-        .with("allow_unsigned_extensions", "false")
+/// What a database is opened with.
+fn settings(opening: &Opening) -> [(&'static str, String); 6] {
+    [
+        ("memory_limit", format!("{}B", opening.memory)),
+        ("threads", opening.threads.to_string()),
+        ("temp_directory", String::new()),
+        ("max_temp_directory_size", "0B".to_owned()),
+        ("preserve_insertion_order", "true".to_owned()),
+        ("allow_unsigned_extensions", "false".to_owned()),
+    ]
 }
 
 fn prepare(connection: &Connection) -> Result<(), Failure> {
@@ -91,12 +127,12 @@ fn prepare(connection: &Connection) -> Result<(), Failure> {
          COMMIT;",
         schema = names::SCHEMA,
     );
-    connection.execute_batch(&create).map_err(|error| opening_failed(&error))
+    connection.execute_batch(&create).map_err(|error| opening_failed(error.to_string()))
 }
 
 impl Contents {
     fn read(connection: &Connection) -> Result<Self, Failure> {
-        Self::rows(connection).map_err(|error| opening_failed(&error))
+        Self::rows(connection).map_err(|error| opening_failed(error.to_string()))
     }
 
     fn rows(connection: &Connection) -> duckdb::Result<Self> {
@@ -156,8 +192,7 @@ pub fn is_damage(message: &str) -> bool {
 }
 
 /// While opening, an error means damage unless it says that something outside is amiss.
-fn opening_failed(error: &duckdb::Error) -> Failure {
-    let message = error.to_string();
+fn opening_failed(message: String) -> Failure {
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     if says(&["Could not set lock", "Conflicting lock"]) {
         Failure::Locked(message)

@@ -1,9 +1,9 @@
 //! Which statements are answered: one, that only reads, and that names no function or table by which a
 //! file, a setting or another database could be reached.
 //!
-//! DuckDB itself parses the statement and writes down what it understood (`json_serialize_sql`); that
-//! is what is looked through, so neither comments nor quoting nor letters of another script make a
-//! difference. Functions are allowed by name, from a list that a test compares with what this DuckDB
+//! DuckDB itself parses the text that will be executed and writes down what it understood
+//! (`json_serialize_sql`); that is what is looked through, so neither comments nor quoting nor letters of
+//! another script make a difference. Functions are allowed by name, from a list that a test compares with what this DuckDB
 //! has: what a newer one adds is refused until somebody has looked at it.
 
 use std::collections::{BTreeSet, HashSet};
@@ -12,6 +12,8 @@ use std::sync::LazyLock;
 use duckdb::Connection;
 
 use super::ast;
+use super::change::Names;
+use super::text::Text;
 use crate::tables::names;
 use crate::tables::wire::Failure;
 
@@ -47,29 +49,28 @@ impl Gate {
         Ok(Self { brought_along: views.collect::<Result<_, _>>()? })
     }
 
-    /// Passes a statement, or says why it is refused. `own` are the tables and views of the owner.
+    /// Passes a text, or says why it is refused: DuckDB itself has written down what it understood of what
+    /// is executed, but for the constant words before it. `names` are the owner's tables and views.
     /// Whether it asks for the columns of something is told as well.
     pub fn pass(
         &self,
         parser: &Connection,
-        sql: &str,
-        own: &BTreeSet<String>,
+        text: Text<'_>,
+        names: &Names,
     ) -> Result<bool, Failure> {
-        if sql.contains('\0') {
-            return Err(refused("The query has a null character: remove it"));
-        }
-        let examined = without_explain(sql);
         let serialize = "SELECT json_serialize_sql(?::VARCHAR, skip_null := true)";
         let parsed: String = parser
-            .query_row(serialize, [examined], |row| row.get(0))
+            .query_row(serialize, [text.examined], |row| row.get(0))
             .map_err(|error| refused(&error.to_string()))?;
+        // Not held while the parser works, which may take its time: a change waits for it.
+        let own = names.read();
         let mut verdict = Ok(());
         let (mut statements, mut describes) = (0, false);
         let complete = ast::objects(&parsed, |depth, object| {
             statements += usize::from(depth == ast::STATEMENT);
             describes |= object.get("type") == Some("SHOW_REF");
             if verdict.is_ok() {
-                verdict = self.look_at(object, own, (sql, examined));
+                verdict = self.look_at(object, &own, text);
             }
         });
         verdict?;
@@ -84,10 +85,10 @@ impl Gate {
         &self,
         object: &ast::Object,
         own: &BTreeSet<String>,
-        texts: (&str, &str),
+        text: Text<'_>,
     ) -> Result<(), Failure> {
         if let Some(message) = object.get("error_message") {
-            return Err(not_parsed(object, message, texts));
+            return Err(not_parsed(object, message, text));
         }
         if let Some(kind) = object.get("type")
             && kind.ends_with("_NODE")
@@ -150,26 +151,25 @@ fn may_call(name: &str, in_from: bool) -> Result<(), Failure> {
     }
 }
 
-/// What the parser said, as DuckDB says it of a statement that it executes. The texts are the query and
-/// the part of it that was parsed, which is its end.
-fn not_parsed(object: &ast::Object, message: &str, texts: (&str, &str)) -> Failure {
+/// What the parser said, as DuckDB says it of a statement that it executes.
+fn not_parsed(object: &ast::Object, message: &str, text: Text<'_>) -> Failure {
     match object.get("error_type") {
         Some("not implemented") if message.starts_with("Only SELECT") => refused(
             "Only statements that read are answered: SELECT, WITH, FROM, DESCRIBE, SHOW, SUMMARIZE, \
-             EXPLAIN, PIVOT (with its values: ON column IN (...))",
+             EXPLAIN (as the first word), PIVOT (with its values: ON column IN (...))",
         ),
         Some("parser") => refused(&format!(
             "Parser Error: {message}{}",
-            position(object, texts).unwrap_or_default()
+            position(object, text).unwrap_or_default()
         )),
         _ => refused(message),
     }
 }
 
 /// Where in the query the parser stopped.
-fn position(object: &ast::Object, (sql, examined): (&str, &str)) -> Option<String> {
+fn position(object: &ast::Object, text: Text<'_>) -> Option<String> {
     let at = object.get("position")?.parse::<usize>().ok()?;
-    let before = sql.get(..sql.len() - examined.len() + at)?;
+    let before = text.query.get(..text.query.len() - text.examined.len() + at)?;
     let line = before.matches('\n').count() + 1;
     let character = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
     Some(format!(" (line {line}, character {character})"))
@@ -177,49 +177,6 @@ fn position(object: &ast::Object, (sql, examined): (&str, &str)) -> Option<Strin
 
 fn refused(message: &str) -> Failure {
     Failure::Refused(message.to_owned())
-}
-
-/// A statement without the words that ask for its plan instead: `EXPLAIN`, also with `ANALYZE` or a
-/// list of options. What follows must be a statement that may be executed.
-fn without_explain(sql: &str) -> &str {
-    let Some(rest) = after_word(sql, "explain") else { return sql };
-    if let Some(rest) = after_word(rest, "analyze") {
-        return rest;
-    }
-    let options = skip_blank(rest).strip_prefix('(').and_then(|inside| inside.split_once(')'));
-    match options {
-        Some((options, rest)) if is_format(options) => rest,
-        _ => rest,
-    }
-}
-
-/// Whether these are options of EXPLAIN: a few plain words, and not a query in parentheses.
-fn is_format(options: &str) -> bool {
-    let plain = options.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | ','));
-    let first = options.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
-    plain && matches!(first.as_str(), "format" | "analyze" | "codegen")
-}
-
-/// What comes after a word at the beginning.
-fn after_word<'a>(sql: &'a str, word: &str) -> Option<&'a str> {
-    let sql = skip_blank(sql);
-    let (start, rest) = sql.split_at_checked(word.len())?;
-    let ends = !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$');
-    (start.eq_ignore_ascii_case(word) && ends).then_some(rest)
-}
-
-/// Skips blanks and comments.
-fn skip_blank(mut sql: &str) -> &str {
-    loop {
-        sql = sql.trim_start();
-        if let Some(comment) = sql.strip_prefix("--") {
-            sql = comment.split_once('\n').map_or("", |(_, rest)| rest);
-        } else if let Some(comment) = sql.strip_prefix("/*") {
-            sql = comment.split_once("*/").map_or("", |(_, rest)| rest);
-        } else {
-            return sql;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ mod database;
 mod digest;
 mod gate;
 mod sandbox;
+mod text;
 mod timer;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -28,6 +29,8 @@ use self::timer::Timer;
 use super::wire::{self, Confinement, Failure, Frame, Opening, Question, Reply, Request};
 use crate::priority::Priority;
 
+/// The longest frame that a service sends: rows for a table, in bytes.
+const LONGEST: usize = 256 << 20;
 /// Stacks of threads that run queries: expressions may be deep.
 const STACK: usize = 16 << 20;
 
@@ -40,6 +43,9 @@ pub enum WorkerError {
     /// It was not told how to run.
     #[error("the SQL worker was told something else before how to run")]
     NotOpened,
+    /// It may answer no query at a time.
+    #[error("the SQL worker was told to answer no queries")]
+    NoReaders,
     /// It is not held back as it should be.
     #[error(transparent)]
     Sandbox(#[from] sandbox::SandboxError),
@@ -56,14 +62,20 @@ pub fn run() -> Result<(), WorkerError> {
     let mut requests = socket.try_clone()?;
     let directory = std::env::current_dir()?.to_string_lossy().into();
     let replies = Replies { socket: Arc::new(Mutex::new(socket)), directory };
-    let Some(Frame { id, head: Request::Open(opening), .. }) = wire::read(&mut requests)? else {
-        return Err(WorkerError::NotOpened);
+    let first = wire::read::<Request>(&mut requests, LONGEST)?;
+    let (id, opening, is_trial) = match first.map(|frame| (frame.id, frame.head)) {
+        Some((id, Request::Open(opening))) => (id, opening, false),
+        Some((id, Request::Try(opening))) => (id, opening, true),
+        _ => return Err(WorkerError::NotOpened),
     };
     let confinement = match opening.process_wall {
-        true => sandbox::enter(&opening)?,
+        true => enter(&opening)?,
         false => Confinement { files: false, calls: false },
     };
     replies.send(id, &Reply::Ready(confinement), &[]);
+    if is_trial {
+        return Ok(());
+    }
     let (database, contents) = match Database::open(&opening) {
         Ok(open) => open,
         Err(failure) => {
@@ -72,6 +84,14 @@ pub fn run() -> Result<(), WorkerError> {
         }
     };
     serve(database, contents, &opening, id, requests, &replies)
+}
+
+/// Gives up what is not needed, and looks whether the kernel means it: with some rules only, another
+/// directory might still be open.
+fn enter(opening: &Opening) -> Result<Confinement, sandbox::SandboxError> {
+    let confinement = sandbox::enter(opening)?;
+    let others = File::open("..").is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    Ok(Confinement { files: confinement.files && others, ..confinement })
 }
 
 /// The way back to the parent.
@@ -110,9 +130,11 @@ fn serve(
     mut requests: File,
     replies: &Replies,
 ) -> Result<(), WorkerError> {
-    let Database { changes, readers, parser } = database;
+    let Database { changes, readers } = database;
     let names = Names::default();
-    let examiner = match Examiner::new(parser, opening.sql_wall, Arc::clone(&names)) {
+    let parser = readers.first().map(|reader| &reader.parser);
+    let examiner = parser.map(|parser| Examiner::new(parser, opening, Arc::clone(&names)));
+    let examiner = match examiner.ok_or(WorkerError::NoReaders)? {
         Ok(examiner) => Arc::new(examiner),
         Err(error) => {
             replies.send(id, &Reply::Failed(database::other(error)), &[]);
@@ -168,7 +190,7 @@ fn hand_out(
     changing: &Sender<Frame<Request>>,
     asking: &Sender<(u32, Question)>,
 ) -> bool {
-    while let Ok(Some(frame)) = wire::read::<Request>(requests) {
+    while let Ok(Some(frame)) = wire::read::<Request>(requests, LONGEST) {
         let sent = match frame.head {
             Request::Stop => return true,
             Request::Query(question) => asking.send((frame.id, question)).is_ok(),
@@ -214,7 +236,7 @@ fn change(
                 reply(changer.commit(commit, &watermarks).map(|()| Reply::Committed))
             }
             Request::Digest => reply(digest::digest(connection).map(Reply::Digest)),
-            Request::Open(_) | Request::Query(_) | Request::Stop => {
+            Request::Open(_) | Request::Try(_) | Request::Query(_) | Request::Stop => {
                 Reply::Failed(Failure::Unavailable("not now".to_owned()))
             }
         };

@@ -1,14 +1,15 @@
 //! Stops queries whose time is up.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use duckdb::InterruptHandle;
 use parking_lot::{Condvar, Mutex};
 
 /// An interrupt between two steps of a query has no effect, so it is repeated.
 const AGAIN: Duration = Duration::from_millis(50);
+
+/// What stops a query.
+pub type Stop = Box<dyn Fn() + Send>;
 
 /// Stops queries whose time is up.
 #[derive(Default)]
@@ -20,7 +21,7 @@ pub struct Timer {
 #[derive(Default)]
 struct Due {
     last: u64,
-    queries: BTreeMap<(Instant, u64), Arc<InterruptHandle>>,
+    queries: BTreeMap<(Instant, u64), Stop>,
 }
 
 /// A query that is timed, until this is dropped.
@@ -32,11 +33,11 @@ pub struct Timed<'a> {
 
 impl Timer {
     /// Begins to time a query.
-    pub fn start(&self, handle: Arc<InterruptHandle>, deadline: Instant) -> Timed<'_> {
+    pub fn start(&self, stop: Stop, deadline: Instant) -> Timed<'_> {
         let mut due = self.due.lock();
         due.last += 1;
         let number = due.last;
-        due.queries.insert((deadline, number), handle);
+        due.queries.insert((deadline, number), stop);
         self.changed.notify_one();
         Timed { timer: self, deadline, number }
     }
@@ -46,8 +47,8 @@ impl Timer {
         let mut due = self.due.lock();
         loop {
             let now = Instant::now();
-            for handle in due.queries.range(..=(now, u64::MAX)).map(|(_, handle)| handle) {
-                handle.interrupt();
+            for stop in due.queries.range(..=(now, u64::MAX)).map(|(_, stop)| stop) {
+                stop();
             }
             let next = due.queries.keys().next().map(|(deadline, _)| (*deadline).max(now + AGAIN));
             match next {

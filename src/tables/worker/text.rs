@@ -1,0 +1,282 @@
+//! The text of a query before DuckDB reads it: whether it asks for a plan, and whether reading it costs
+//! too much. Neither decides what is executed: that is made of the very text that was examined, and a
+//! text whose beginning is misread here is refused by DuckDB's parser.
+
+use std::borrow::Cow;
+
+/// Brackets of any kind in one another: a text of 8 KB that opens more takes DuckDB's parser a minute.
+const DEEPEST: usize = 200;
+/// WITH in one another: each level of those that end in an error takes five times as long as the one
+/// before, 0.02 s up to here.
+const MOST_WITH: usize = 4;
+/// Operators next to each other, with nothing but blanks and comments between.
+const MOST_OPERATORS: usize = 200;
+
+/// What the tokenizer takes for a blank, among ASCII characters.
+const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
+
+/// Options of EXPLAIN, in small letters with single blanks, and what is executed for them. Each says its
+/// options in full, so that nothing after it can be taken for options.
+const OPTIONS: [(&str, &str); 9] = [
+    ("analyze", ANALYZE),
+    ("format text", "EXPLAIN (FORMAT text) "),
+    ("format json", "EXPLAIN (FORMAT json) "),
+    ("format yaml", "EXPLAIN (FORMAT yaml) "),
+    ("format html", "EXPLAIN (FORMAT html) "),
+    ("format graphviz", "EXPLAIN (FORMAT graphviz) "),
+    ("format mermaid", "EXPLAIN (FORMAT mermaid) "),
+    ("analyze, format json", "EXPLAIN (ANALYZE, FORMAT json) "),
+    ("format json, analyze", "EXPLAIN (ANALYZE, FORMAT json) "),
+];
+const PLAIN: &str = "EXPLAIN (FORMAT default) ";
+const ANALYZE: &str = "EXPLAIN (ANALYZE) ";
+
+/// A query as it is examined and executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Text<'a> {
+    /// The query as it was given.
+    pub query: &'a str,
+    /// What comes before it when its plan is asked for; else nothing.
+    pub before: &'static str,
+    /// What is examined.
+    pub examined: &'a str,
+}
+
+impl<'a> Text<'a> {
+    /// Takes off the words that ask for a plan, where a text begins with them: `EXPLAIN`, also with
+    /// `ANALYZE` or options, in either case, with nothing but blanks before and between.
+    pub fn of(sql: &'a str) -> Self {
+        let Some(rest) = after_word(sql, "explain") else {
+            return Self { query: sql, before: "", examined: sql };
+        };
+        if let Some(rest) = after_word(rest, "analyze") {
+            return Self { query: sql, before: ANALYZE, examined: rest };
+        }
+        let options = rest.trim_start_matches(BLANKS).strip_prefix('(');
+        if let Some((options, after)) = options.and_then(|inside| inside.split_once(')')) {
+            let words: Vec<String> =
+                options.split(BLANKS).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+            let words = words.join(" ");
+            if let Some((_, before)) = OPTIONS.iter().find(|(options, _)| *options == words) {
+                return Self { query: sql, before, examined: after };
+            }
+        }
+        Self { query: sql, before: PLAIN, examined: rest }
+    }
+
+    /// What is executed: nothing but constants and what is examined.
+    pub fn executed(self) -> Cow<'a, str> {
+        match self.before {
+            "" => Cow::Borrowed(self.examined),
+            before => Cow::Owned(format!("{before}{}", self.examined)),
+        }
+    }
+}
+
+/// What comes after a word at the beginning.
+fn after_word<'a>(sql: &'a str, word: &str) -> Option<&'a str> {
+    let (start, rest) = sql.trim_start_matches(BLANKS).split_at_checked(word.len())?;
+    let ends = rest.starts_with(BLANKS) || rest.starts_with('(');
+    (start.eq_ignore_ascii_case(word) && ends).then_some(rest)
+}
+
+/// Why reading a text would cost too much, if it would. Comments and quotes are passed over as the
+/// tokenizer does it; from the first place on where it cannot be told simply what a quote is, everything
+/// counts that opens and nothing that closes. So texts are refused that need not be, and none of those that
+/// must be is let through; what DuckDB takes anything for is not decided here.
+pub fn costs_too_much(sql: &str) -> Option<&'static str> {
+    let mut scan = Scan { with: vec![false], ..Scan::default() };
+    let mut rest = sql.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let passed = if scan.uncertain { 0 } else { passed_over(rest) };
+        if passed > 0 {
+            scan.uncertain |= is_uncertain(&rest[..passed]);
+            if !scan.uncertain {
+                scan.word_before = false;
+                rest = &rest[passed..];
+                continue;
+            }
+        }
+        scan.uncertain |= byte == b'$' && !after.first().is_some_and(u8::is_ascii_digit);
+        scan.see(byte, rest);
+        if let Some(reason) = scan.too_much() {
+            return Some(reason);
+        }
+        rest = after;
+    }
+    None
+}
+
+#[derive(Default)]
+struct Scan {
+    /// Whether each open bracket, and the text outside of all, has a WITH in it.
+    with: Vec<bool>,
+    operators: usize,
+    word_before: bool,
+    uncertain: bool,
+    /// WITH after the place where it became uncertain.
+    more_with: usize,
+}
+
+impl Scan {
+    fn see(&mut self, byte: u8, rest: &[u8]) {
+        match byte {
+            b'(' | b'[' | b'{' => self.with.push(false),
+            b')' | b']' | b'}' if !self.uncertain && self.with.len() > 1 => drop(self.with.pop()),
+            b'w' | b'W' if !self.word_before && is_with(rest) => match self.uncertain {
+                true => self.more_with += 1,
+                false => self.with.iter_mut().last().into_iter().for_each(|with| *with = true),
+            },
+            _ => {}
+        }
+        if is_operator(byte) {
+            self.operators += 1;
+        } else if !byte.is_ascii_whitespace() && byte != b'\x0b' {
+            self.operators = 0;
+        }
+        self.word_before = is_word(byte);
+    }
+
+    fn too_much(&self) -> Option<&'static str> {
+        let with = self.more_with + self.with.iter().filter(|with| **with).count();
+        if self.with.len() > DEEPEST + 1 {
+            Some("The query has more than 200 brackets in one another: nest less")
+        } else if with > MOST_WITH {
+            Some("The query has more than 4 WITH in one another: nest less")
+        } else if self.operators > MOST_OPERATORS {
+            Some("The query has more than 200 operators in a row: write fewer")
+        } else {
+            None
+        }
+    }
+}
+
+fn is_operator(byte: u8) -> bool {
+    b"+-*/%^<>=~!@&|".contains(&byte)
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
+}
+
+fn is_with(rest: &[u8]) -> bool {
+    let word = rest.get(..4).is_some_and(|word| word.eq_ignore_ascii_case(b"with"));
+    word && !rest.get(4).is_some_and(|next| is_word(*next))
+}
+
+/// The length of the comment or quote at the beginning, or zero.
+fn passed_over(rest: &[u8]) -> usize {
+    match rest {
+        [b'-', b'-', comment @ ..] => {
+            let end = comment.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            end.map_or(rest.len(), |end| end + 3)
+        }
+        [b'/', b'*', ..] => comment_length(rest),
+        [quote @ (b'\'' | b'"' | b'`'), inside @ ..] => {
+            // A doubled quote ends one and begins the next, which comes to the same.
+            inside.iter().position(|byte| byte == quote).map_or(rest.len(), |end| end + 2)
+        }
+        _ => 0,
+    }
+}
+
+fn comment_length(rest: &[u8]) -> usize {
+    let (mut at, mut depth) = (0, 0usize);
+    while at < rest.len() {
+        match &rest[at..] {
+            [b'/', b'*', ..] => {
+                depth += 1;
+                at += 2;
+            }
+            [b'*', b'/', ..] => {
+                depth -= 1;
+                at += 2;
+                if depth == 0 {
+                    return at;
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    rest.len()
+}
+
+/// Whether a quote may go on behind its end, because it may be one with escapes.
+fn is_uncertain(quoted: &[u8]) -> bool {
+    quoted.first() == Some(&b'\'') && quoted.ends_with(b"\\'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_asks_for_a_plan_is_taken_off_and_nothing_else() {
+        for (sql, before, examined) in [
+            ("EXPLAIN SELECT 1", PLAIN, " SELECT 1"),
+            ("\x0b\r\n explain\tselect 1", PLAIN, "\tselect 1"),
+            ("explain analyze select 1", ANALYZE, " select 1"),
+            ("EXPLAIN(FORMAT  json)SELECT 1", "EXPLAIN (FORMAT json) ", "SELECT 1"),
+            ("EXPLAIN ( analyze ,format json) SELECT 1", PLAIN, " ( analyze ,format json) SELECT 1"),
+            (
+                "EXPLAIN (ANALYZE, FORMAT json) SELECT 1",
+                "EXPLAIN (ANALYZE, FORMAT json) ",
+                " SELECT 1",
+            ),
+            ("EXPLAIN (SELECT 1)", PLAIN, " (SELECT 1)"),
+            ("EXPLAIN/**/SELECT 1", "", "EXPLAIN/**/SELECT 1"),
+            ("EXPLAIN /**/ SELECT 1", PLAIN, " /**/ SELECT 1"),
+            ("EXPLAIN -- a\n ANALYZE SELECT 1", PLAIN, " -- a\n ANALYZE SELECT 1"),
+            ("/* a */ EXPLAIN SELECT 1", "", "/* a */ EXPLAIN SELECT 1"),
+            ("\u{a0}EXPLAIN SELECT 1", "", "\u{a0}EXPLAIN SELECT 1"),
+            ("EXPLAIN\u{a0}SELECT 1", "", "EXPLAIN\u{a0}SELECT 1"),
+            ("\u{feff}EXPLAIN SELECT 1", "", "\u{feff}EXPLAIN SELECT 1"),
+            ("EXPLAINS SELECT 1", "", "EXPLAINS SELECT 1"),
+            ("SELECT explain", "", "SELECT explain"),
+            ("explain", "", "explain"),
+            ("", "", ""),
+            ("ex", "", "ex"),
+            ("é", "", "é"),
+        ] {
+            let query = sql;
+            assert_eq!(Text::of(sql), Text { query, before, examined }, "{sql}");
+            assert_eq!(Text::of(sql).executed(), format!("{before}{examined}"));
+        }
+    }
+
+    #[test]
+    fn depth_is_what_is_open_outside_of_quotes_and_comments() {
+        let brackets = Some("The query has more than 200 brackets in one another: nest less");
+        let with = Some("The query has more than 4 WITH in one another: nest less");
+        let operators = Some("The query has more than 200 operators in a row: write fewer");
+        for (sql, reason) in [
+            ("(".repeat(200), None),
+            ("([{".repeat(67), brackets),
+            ("(1),".repeat(5_000), None),
+            (")".repeat(300) + &"(".repeat(200), None),
+            ("(/*)*/".repeat(201), brackets),
+            ("(/*/*)*/)*/".repeat(201), brackets),
+            ("(--)\r".repeat(201), brackets),
+            ("(')'".repeat(201), brackets),
+            ("(\")\"`)`".repeat(201), brackets),
+            (format!("'{}'", "(".repeat(300)), None),
+            (format!("/*{}*/ --{}\n'it''s {}'", "(".repeat(300), "(".repeat(300), "[".repeat(300)), None),
+            // From here on it cannot be told simply what closes.
+            ("(E'\\')'')'".repeat(201), brackets),
+            ("($a$)$a$".repeat(201), brackets),
+            (format!("E'\\' {}", "()".repeat(201)), brackets),
+            ("($1)".repeat(5_000), None),
+            ("WITH a AS (".repeat(4), None),
+            ("WITH a AS (".repeat(5), with),
+            ("wItH/**/a AS (/*)*/".repeat(5), with),
+            ("(WITH a AS (SELECT 1) SELECT withdrawn)".repeat(500), None),
+            ("- ".repeat(200), None),
+            ("- /**/+".repeat(101), operators),
+            (format!("--{}\n", "-".repeat(500)), None),
+            ("1 + ".repeat(5_000), None),
+            ("é(".repeat(201), brackets),
+        ] {
+            assert_eq!(costs_too_much(&sql), reason, "{}", &sql[..sql.len().min(40)]);
+        }
+    }
+}
