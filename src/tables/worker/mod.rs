@@ -8,7 +8,6 @@ mod change;
 mod database;
 mod digest;
 mod gate;
-mod sandbox;
 mod timer;
 
 use std::fs::File;
@@ -25,7 +24,8 @@ use self::ask::Examiner;
 use self::change::{Changer, Names};
 use self::database::{Contents, Database};
 use self::timer::Timer;
-use super::wire::{self, Confinement, Failure, Frame, Opening, Question, Reply, Request};
+use super::wire::{self, Failure, Frame, Opening, Question, Reply, Request};
+use crate::confinement::{Confinement, ConfinementError, Profile};
 use crate::priority::Priority;
 
 /// Stacks of threads that run queries: expressions may be deep.
@@ -42,7 +42,7 @@ pub enum WorkerError {
     NotOpened,
     /// It is not held back as it should be.
     #[error(transparent)]
-    Sandbox(#[from] sandbox::SandboxError),
+    Confinement(#[from] ConfinementError),
 }
 
 /// Runs until the parent says so, or is gone.
@@ -60,7 +60,7 @@ pub fn run() -> Result<(), WorkerError> {
         return Err(WorkerError::NotOpened);
     };
     let confinement = match opening.process_wall {
-        true => sandbox::enter(&opening)?,
+        true => Profile::sql_worker(opening.memory, opening.file_bytes).enter()?,
         false => Confinement { files: false, calls: false },
     };
     replies.send(id, &Reply::Ready(confinement), &[]);
