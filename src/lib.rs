@@ -10,6 +10,7 @@
 pub mod api;
 pub mod auth;
 pub mod config;
+pub mod confinement;
 pub mod control;
 pub mod decode;
 pub mod domain;

@@ -25,9 +25,8 @@ pub fn keep_freed_memory() {
     }
 }
 
-/// Takes compiled code of a program into memory: bytes that [`wasmtime::Module::serialize`] made in this
-/// process or an earlier one, whose digest the caller has compared with the one noted when they were
-/// written.
+/// Takes compiled code of a program into memory: bytes that a compiler which this process started has
+/// just answered, or that the caller has authenticated as such bytes of an earlier time.
 ///
 /// # Errors
 /// When the code is for another version or configuration of wasmtime, which it checks itself.
@@ -35,7 +34,46 @@ pub fn compiled_module(
     engine: &wasmtime::Engine,
     code: &[u8],
 ) -> wasmtime::Result<wasmtime::Module> {
-    // SAFETY: the bytes were made by `serialize` and lie in a directory that only this program writes;
-    // their digest says that nothing has changed since.
+    // SAFETY: the bytes were made by wasmtime's own serialization, in a process that this program started,
+    // and nobody can have changed them since: they came through its pipe, or a code under a secret key
+    // says so.
     unsafe { wasmtime::Module::deserialize(engine, code) }
+}
+
+#[cfg(test)]
+pub(crate) mod raw_calls {
+    //! System calls that no safe interface makes, for tests of what a confined process is refused.
+
+    use std::io::{Error, Result};
+    use std::os::fd::{AsRawFd, BorrowedFd};
+    use std::ptr;
+
+    /// `fcntl` with a command that takes a number.
+    pub(crate) fn control(
+        descriptor: BorrowedFd<'_>,
+        command: libc::c_int,
+        number: libc::c_int,
+    ) -> Result<libc::c_int> {
+        let locks = [libc::F_GETLK, libc::F_SETLK, libc::F_SETLKW, libc::F_OFD_SETLK];
+        assert!(!locks.contains(&command), "its argument is a pointer");
+        // SAFETY: the descriptor is open, and the argument is no pointer.
+        match unsafe { libc::fcntl(descriptor.as_raw_fd(), command, number) } {
+            -1 => Err(Error::last_os_error()),
+            done => Ok(done),
+        }
+    }
+
+    /// Maps a page of memory with this protection, and unmaps it.
+    pub(crate) fn map_page(protection: libc::c_int) -> Result<()> {
+        const PAGE: usize = 4096;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: the kernel chooses where the new mapping is, and nothing else knows of it.
+        let page = unsafe { libc::mmap(ptr::null_mut(), PAGE, protection, flags, -1, 0) };
+        if page == libc::MAP_FAILED {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: it was mapped just now, and nobody has seen it.
+        unsafe { libc::munmap(page, PAGE) };
+        Ok(())
+    }
 }

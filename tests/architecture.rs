@@ -13,6 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["decode", "domain", "verify"]),
     ("memory", &[]),
     ("priority", &[]),
+    ("confinement", &[]),
     ("observe", &["domain"]),
     ("auth", &["domain"]),
     ("source", &["decode", "domain", "observe", "verify"]),
@@ -20,8 +21,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("pipeline", &["decode", "domain", "priority", "source", "store", "verify"]),
     ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),
-    ("tables", &["domain", "memory", "priority"]),
-    ("programs", &["decode", "domain", "memory", "observe", "priority", "store", "tables"]),
+    ("tables", &["confinement", "domain", "memory", "priority"]),
+    (
+        "programs",
+        &["confinement", "decode", "domain", "memory", "observe", "priority", "store", "tables"],
+    ),
     ("api", &["auth", "decode", "domain", "observe", "priority", "programs", "store", "tables"]),
     (
         "service",
@@ -44,8 +48,8 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("duckdb", &["memory", "tables"]),
     ("arrow", &["tables"]),
     ("parquet", &["tables"]),
-    ("landlock", &["tables"]),
-    ("seccompiler", &["tables"]),
+    ("landlock", &["confinement"]),
+    ("seccompiler", &["confinement"]),
     ("prometheus", &["observe"]),
     ("reqwest", &["cli", "notify", "source"]),
     ("rustls", &["source"]),
@@ -54,7 +58,7 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("indicatif", &["cli"]),
     ("anyhow", &["cli", "main"]),
     // Numbers of system calls are constants.
-    ("libc", &["memory", "tables"]),
+    ("libc", &["confinement", "memory"]),
 ];
 
 /// The one module that may hold unsafe code.

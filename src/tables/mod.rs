@@ -35,6 +35,7 @@ use self::process::NoReply;
 use self::query::{QueryAnswer, QueryError, QueryRequest};
 use self::schema::ProgramSchema;
 use self::wire::{Failure, Question, Reply, Request};
+pub use crate::confinement::Confinement;
 use crate::domain::{Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
 
 /// After its time is up, a query has so long to end before its process is killed.
@@ -220,15 +221,6 @@ pub enum TablesError {
         /// What is wrong.
         error: std::io::Error,
     },
-}
-
-/// What holds workers back on this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Confinement {
-    /// The kernel keeps files from them (Landlock).
-    pub files: bool,
-    /// The kernel refuses system calls that they do not need (seccomp).
-    pub calls: bool,
 }
 
 /// The tables of all owners. Cheap to clone; every call blocks until it is done.

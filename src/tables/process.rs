@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::wire::{self, Confinement, Definition, Failure, Frame, Opening, Reply, Request};
+use super::wire::{self, Definition, Failure, Frame, Opening, Reply, Request};
+use crate::confinement::Confinement;
 use crate::domain::ProgramId;
 
 /// How the program is called that becomes a worker.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::query::{Format, Numbers};
 use super::schema::ProgramSchema;
+use crate::confinement::Confinement;
 use crate::domain::ProgramId;
 
 /// Room for a frame that is read, in bytes, before it grows with what comes.
@@ -131,16 +132,6 @@ pub enum Reply {
     Digest(String),
     /// It could not be done.
     Failed(Failure),
-}
-
-/// What holds the process back, as far as the kernel can.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Confinement {
-    /// Files other than the database cannot be opened (Landlock).
-    pub files: bool,
-    /// System calls that a database does not need are refused, all that concern networks among them
-    /// (seccomp).
-    pub calls: bool,
 }
 
 /// Why something could not be done.

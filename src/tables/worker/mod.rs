@@ -8,7 +8,6 @@ mod change;
 mod database;
 mod digest;
 mod gate;
-mod sandbox;
 mod text;
 mod timer;
 
@@ -26,7 +25,8 @@ use self::ask::Examiner;
 use self::change::{Changer, Names};
 use self::database::{Contents, Database};
 use self::timer::Timer;
-use super::wire::{self, Confinement, Failure, Frame, Opening, Question, Reply, Request};
+use super::wire::{self, Failure, Frame, Opening, Question, Reply, Request};
+use crate::confinement::{Confinement, ConfinementError, Profile};
 use crate::priority::Priority;
 
 /// The longest frame that a service sends: rows for a table, in bytes.
@@ -48,7 +48,7 @@ pub enum WorkerError {
     NoReaders,
     /// It is not held back as it should be.
     #[error(transparent)]
-    Sandbox(#[from] sandbox::SandboxError),
+    Confinement(#[from] ConfinementError),
 }
 
 /// Runs until the parent says so, or is gone.
@@ -88,8 +88,9 @@ pub fn run() -> Result<(), WorkerError> {
 
 /// Gives up what is not needed, and looks whether the kernel means it: with some rules only, another
 /// directory might still be open.
-fn enter(opening: &Opening) -> Result<Confinement, sandbox::SandboxError> {
-    let confinement = sandbox::enter(opening)?;
+fn enter(opening: &Opening) -> Result<Confinement, ConfinementError> {
+    let profile = Profile::sql_worker(opening.memory, opening.file_bytes);
+    let confinement = profile.enter()?;
     let others = File::open("..").is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     Ok(Confinement { files: confinement.files && others, ..confinement })
 }

@@ -1,0 +1,80 @@
+use std::fs::{self, File};
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::thread;
+
+use rustix::process::{getpid, getppid, test_kill_process};
+
+use super::*;
+use crate::memory::raw_calls::{control, map_page};
+
+const MIB: u64 = 1 << 20;
+
+/// Does something on a thread with the walls of a profile, which end with the thread. Its limits would be
+/// those of the whole process, and are left out.
+fn walled<T: Send + 'static>(profile: Profile, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let walled = thread::spawn(move || {
+        let confinement = profile.raise_walls().unwrap();
+        assert_eq!(confinement, Confinement { files: true, calls: true });
+        work()
+    });
+    walled.join().unwrap()
+}
+
+fn is_refused<T: std::fmt::Debug>(result: io::Result<T>) {
+    assert_eq!(result.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn a_worker_cannot_have_signals_sent_through_its_socket() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let parent = getpid().as_raw_nonzero().get();
+    walled(Profile::sql_worker(MIB, MIB), move || {
+        let ask = |command, number| control(theirs.as_fd(), command, number);
+        is_refused(ask(libc::F_SETOWN, parent));
+        is_refused(ask(10, libc::SIGKILL)); // F_SETSIG, which the library does not name.
+        is_refused(ask(libc::F_SETFL, libc::O_ASYNC));
+        is_refused(ask(libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK));
+        is_refused(ask(libc::F_NOTIFY, 1));
+        is_refused(ask(libc::F_SETLEASE, libc::F_RDLCK));
+        // What a database asks for.
+        ask(libc::F_SETFL, libc::O_NONBLOCK).unwrap();
+        assert_ne!(ask(libc::F_GETFL, 0).unwrap() & libc::O_NONBLOCK, 0);
+        ask(libc::F_SETFD, libc::FD_CLOEXEC).unwrap();
+        assert_eq!(ask(libc::F_GETFD, 0).unwrap(), libc::FD_CLOEXEC);
+        assert!(theirs.try_clone().is_ok(), "F_DUPFD_CLOEXEC");
+    });
+    drop(ours);
+}
+
+#[test]
+fn neither_process_reaches_files_networks_or_other_processes() {
+    for profile in [Profile::sql_worker(MIB, MIB), Profile::compiler()] {
+        walled(profile, || {
+            is_refused(File::open("/etc/passwd"));
+            is_refused(fs::write("/tmp/not-to-be-written", b""));
+            is_refused(TcpListener::bind("127.0.0.1:0"));
+            is_refused(UdpSocket::bind("127.0.0.1:0"));
+            is_refused(UnixStream::pair());
+            is_refused(Command::new("/bin/true").spawn());
+            is_refused(test_kill_process(getppid().unwrap()).map_err(io::Error::from));
+            is_refused(map_page(libc::PROT_READ | libc::PROT_EXEC));
+            map_page(libc::PROT_READ | libc::PROT_WRITE).unwrap();
+            thread::spawn(|| 1).join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_worker_keeps_its_directory_and_a_compiler_keeps_nothing() {
+    // Tests run in the package's directory.
+    assert!(walled(Profile::sql_worker(MIB, MIB), || File::open("Cargo.toml").is_ok()));
+    walled(Profile::compiler(), || {
+        is_refused(File::open("Cargo.toml"));
+        is_refused(fs::metadata("Cargo.toml"));
+        is_refused(fs::read_dir("."));
+    });
+}
