@@ -3,7 +3,7 @@
 //! in the end all that was acknowledged is there, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use orrery::decode::decode;
@@ -78,7 +78,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = scratch();
         let store = open(directory.path());
         Self {
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -236,8 +236,7 @@ impl World {
     /// Closes and opens the store; or, as after a crash, goes on with what is on disk at this moment.
     fn open_again(&mut self, crash: bool) {
         if crash {
-            let copy = tempfile::tempdir().unwrap();
-            copy_files(self.directory.path(), copy.path());
+            let copy = copied(self.directory.path());
             drop(self.store.take());
             self.directory = copy;
         }
@@ -310,6 +309,12 @@ impl World {
     }
 }
 
+/// In memory where that is possible: a history syncs some hundred files, and what a disk does with them is
+/// not the matter here.
+fn scratch() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 fn open(directory: &Path) -> Store {
     let store = Store::open(directory, Some(&network())).unwrap();
     store.queue_for_programs(true);
@@ -325,23 +330,40 @@ fn assert_planned(error: &StoreError) {
     assert!(error.to_string().contains("planned"), "{error}");
 }
 
-fn copy_files(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            std::fs::create_dir(&target).unwrap();
-            copy_files(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
+/// The directory as it is at one moment. RocksDB may be sorting files meanwhile: then it is copied again.
+fn copied(directory: &Path) -> TempDir {
+    loop {
+        let (copy, before) = (scratch(), listed(directory));
+        let whole = before.keys().all(|file| {
+            let target = copy.path().join(file.strip_prefix(directory).unwrap());
+            std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+            std::fs::copy(file, target).is_ok()
+        });
+        if whole && listed(directory) == before {
+            return copy;
         }
     }
 }
 
-/// Small: 60 histories; full: 10,000.
+/// Files under a directory with their lengths.
+fn listed(directory: &Path) -> BTreeMap<PathBuf, u64> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match std::fs::metadata(&path) {
+            Ok(found) if found.is_dir() => files.extend(listed(&path)),
+            Ok(found) => drop(files.insert(path, found.len())),
+            // Gone meanwhile.
+            Err(_) => {}
+        }
+    }
+    files
+}
+
+/// Small: 40 histories; full: 10,000.
 #[test]
 fn whatever_fails_the_store_holds_what_it_says() {
-    for seed in 0..size::choose(60, 10_000) {
+    for seed in 0..size::choose(40, 10_000) {
         let history = std::panic::catch_unwind(|| {
             let mut world = World::new(seed);
             for _ in 0..world.rng.random_range(5..25) {
@@ -359,7 +381,7 @@ fn whatever_fails_the_store_holds_what_it_says() {
 /// A write that failed although it was made does not lead the next one astray.
 #[test]
 fn a_ledger_whose_write_only_seemed_to_fail_is_not_written_over() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let store = open(directory.path());
     store.commit(prepare(FIRST), Durability::Synced).unwrap();
     let mut first = true;
@@ -381,7 +403,7 @@ fn a_ledger_whose_write_only_seemed_to_fail_is_not_written_over() {
 /// What an import stored is acknowledged to a live source only once it is on disk.
 #[test]
 fn a_repeat_of_what_is_not_flushed_is_flushed() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let store = open(directory.path());
     store.commit(prepare(FIRST), Durability::Deferred).unwrap();
     store.faults().plan(|_| Some(Fault::NotWritten));
@@ -389,7 +411,6 @@ fn a_repeat_of_what_is_not_flushed_is_flushed() {
     store.faults().clear();
     let again = store.commit(prepare(FIRST), Durability::Synced).unwrap();
     assert_eq!(again, Committed::AlreadyStored);
-    let copy = tempfile::tempdir().unwrap();
-    copy_files(directory.path(), copy.path());
+    let copy = copied(directory.path());
     assert_eq!(covered(&open(copy.path())), BTreeSet::from([FIRST]));
 }
