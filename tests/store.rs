@@ -5,6 +5,9 @@ mod common {
     pub mod model;
     pub mod size;
 }
+mod faults {
+    mod histories;
+}
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

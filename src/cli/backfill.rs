@@ -18,7 +18,7 @@ use super::open::{self, Opened};
 use super::programs::{self, BackfillWish};
 use super::remote::Remote;
 use super::serve::{runtime, stop_on_signal};
-use super::{Common, Failure, flag, output};
+use super::{Common, Failure, begin_log, flag, output};
 
 /// Fill in older ledgers from lakes, RPC servers or a stellar-core
 ///

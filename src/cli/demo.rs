@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::serve::{runtime, stop_on_signal};
-use super::{Common, Failure, flag, open, output};
+use super::{Common, Failure, begin_log, flag, open, output};
 
 /// Try it: a service on a network of its own, without files and without the internet
 ///

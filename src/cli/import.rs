@@ -23,7 +23,7 @@ use orrery::store::Durability;
 use serde::Serialize;
 
 use super::open::{self, Opened};
-use super::{Common, Failure, flag, output};
+use super::{Common, Failure, begin_log, flag, output};
 
 /// Store ledgers from files and directories
 ///

@@ -111,7 +111,7 @@ impl Client {
     fn receive(&mut self) -> Result<(Kind, Vec<u8>), ControlError> {
         let mut header = [0; HEADER];
         self.from.read_exact(&mut header).map_err(|error| self.ended(error))?;
-        let (kind, length) = protocol::parse_header(header)?;
+        let (kind, length) = protocol::parse_header(header, protocol::LONGEST_ANSWER)?;
         let mut payload = Vec::new();
         let read = self.from.by_ref().take(length).read_to_end(&mut payload);
         read.map_err(|error| self.ended(error))?;

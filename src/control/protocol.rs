@@ -15,8 +15,10 @@ pub(super) const MOST_LEDGERS: usize = 256;
 /// Most bytes of such ledgers.
 pub(super) const MOST_BYTES: u64 = 2 * LONGEST_LEDGER;
 
-/// Longest payload of a frame that is not a ledger: room for the status of tens of thousands of ranges.
-const LONGEST_MESSAGE: u64 = 16 << 20;
+/// Longest answer: room for the status of tens of thousands of ranges.
+pub(super) const LONGEST_ANSWER: u64 = 16 << 20;
+/// Longest question that is not a ledger: room for hundreds of sources in an order.
+pub(super) const LONGEST_QUESTION: u64 = 64 << 10;
 
 /// Bytes before the payload.
 pub(super) const HEADER: usize = 5;
@@ -83,14 +85,18 @@ impl Greeting {
     }
 }
 
-/// Takes the header of a frame apart and holds the length to the kind's limit.
-pub(super) fn parse_header(header: [u8; HEADER]) -> Result<(Kind, u64), ControlError> {
+/// Takes the header of a frame apart and holds the length to the kind's limit: of a ledger, or of any
+/// other message, `longest_message` in bytes.
+pub(super) fn parse_header(
+    header: [u8; HEADER],
+    longest_message: u64,
+) -> Result<(Kind, u64), ControlError> {
     let [kind, length @ ..] = header;
     let Some(kind) = KINDS.into_iter().find(|known| *known as u8 == kind) else {
         return Err(ControlError::Protocol(format!("there is no frame of kind {kind:#04x}")));
     };
     let length = u64::from(u32::from_be_bytes(length));
-    let longest = if kind == Kind::Ledger { LONGEST_LEDGER } else { LONGEST_MESSAGE };
+    let longest = if kind == Kind::Ledger { LONGEST_LEDGER } else { longest_message };
     if length > longest {
         let text = format!("a frame of {length} bytes is longer than {longest}");
         return Err(ControlError::Protocol(text));

@@ -5,17 +5,42 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::timeout;
 
-use super::protocol::{self, Greeting, HEADER, Kind, MOST_BYTES, MOST_LEDGERS};
+use super::protocol::{self, Greeting, HEADER, Kind, LONGEST_QUESTION, MOST_BYTES, MOST_LEDGERS};
 use super::{ControlError, Service, SocketPath};
 
 /// Connections at a time: each may hold a batch of ledgers in memory.
 const MOST_CONNECTIONS: usize = 4;
+/// What a peer that does nothing may keep a place for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// Until it has greeted.
+    pub greeting: Duration,
+    /// Between two questions: a client that hands over ledgers reads files meanwhile.
+    pub idle: Duration,
+    /// Until the payload of a frame has come, or an answer has been read, since the last byte of it.
+    pub stall: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            greeting: Duration::from_secs(5),
+            idle: Duration::from_secs(600),
+            stall: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Bytes that are read or written at a time: within [`Patience::stall`] each.
+const PIECE: usize = 1 << 20;
 /// Permissions of the socket.
 const ONLY_OWNER: u32 = 0o600;
 
@@ -23,6 +48,7 @@ const ONLY_OWNER: u32 = 0o600;
 pub struct Listener {
     path: SocketPath,
     listener: UnixListener,
+    pub(super) patience: Patience,
 }
 
 impl Listener {
@@ -40,7 +66,7 @@ impl Listener {
         let listener = UnixListener::bind(&unfinished).map_err(io)?;
         fs::set_permissions(&unfinished, fs::Permissions::from_mode(ONLY_OWNER)).map_err(io)?;
         fs::rename(&unfinished, path.short(SocketPath::NAME)).map_err(io)?;
-        Ok(Self { path, listener })
+        Ok(Self { path, listener, patience: Patience::default() })
     }
 
     /// Answers until `stop` turns true. A batch that is being stored then is still finished and
@@ -55,12 +81,12 @@ impl Listener {
                 Some(_) = conversations.join_next(), if !conversations.is_empty() => {}
                 accepted = self.listener.accept(), if room => match accepted {
                     Ok((stream, _)) => {
-                        let conversation = Conversation::new(stream, Arc::clone(&service));
+                        let conversation = Conversation::new(stream, Arc::clone(&service), self.patience);
                         conversations.spawn(conversation.hold(stop.clone()));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "the control socket could not accept a connection");
-                        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                        tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 },
             }
@@ -82,12 +108,14 @@ struct Conversation {
     service: Arc<dyn Service>,
     ledgers: Vec<Vec<u8>>,
     bytes: u64,
+    greeted: bool,
+    patience: Patience,
 }
 
 impl Conversation {
-    fn new(stream: UnixStream, service: Arc<dyn Service>) -> Self {
+    fn new(stream: UnixStream, service: Arc<dyn Service>, patience: Patience) -> Self {
         let stream = BufReader::with_capacity(128 << 10, stream);
-        Self { stream, service, ledgers: Vec::new(), bytes: 0 }
+        Self { stream, service, ledgers: Vec::new(), bytes: 0, greeted: false, patience }
     }
 
     async fn hold(mut self, stop: watch::Receiver<bool>) {
@@ -118,8 +146,12 @@ impl Conversation {
 
     async fn answer(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), ControlError> {
         match kind {
+            Kind::Ledger | Kind::Store | Kind::Status | Kind::Backfill if !self.greeted => {
+                Err(ControlError::Protocol("the first frame must be a greeting".to_owned()))
+            }
             Kind::Greeting => {
                 protocol::decode::<Greeting>(&payload)?.check()?;
+                self.greeted = true;
                 self.send(Kind::Greeting, &protocol::encode(&Greeting::own())?).await
             }
             Kind::Ledger => self.keep(payload),
@@ -164,26 +196,39 @@ impl Conversation {
     }
 
     async fn receive(&mut self) -> Result<(Kind, Vec<u8>), ControlError> {
+        let Patience { greeting, idle, stall } = self.patience;
         let mut header = [0; HEADER];
-        self.stream.read_exact(&mut header).await.map_err(|_| ControlError::Closed)?;
-        let (kind, length) = protocol::parse_header(header)?;
+        let waits = if self.greeted { idle } else { greeting };
+        let begun = timeout(waits, self.stream.read_exact(&mut header)).await;
+        begun.map_err(|_| silent(waits))?.map_err(|_| ControlError::Closed)?;
+        let (kind, length) = protocol::parse_header(header, LONGEST_QUESTION)?;
         let mut payload = Vec::new();
-        let read = (&mut self.stream).take(length).read_to_end(&mut payload).await;
-        match read {
-            Ok(count) if count as u64 == length => Ok((kind, payload)),
-            _ => Err(ControlError::Closed),
+        // Grows with what has come: a header alone reserves nothing.
+        while (payload.len() as u64) < length {
+            let piece = (length - payload.len() as u64).min(PIECE as u64);
+            let mut rest = (&mut self.stream).take(piece);
+            let read = timeout(stall, rest.read_buf(&mut payload)).await;
+            if read.map_err(|_| silent(stall))?.map_err(|_| ControlError::Closed)? == 0 {
+                return Err(ControlError::Closed);
+            }
         }
+        Ok((kind, payload))
     }
 
     async fn send(&mut self, kind: Kind, payload: &[u8]) -> Result<(), ControlError> {
         let header = protocol::header(kind, payload)?;
         let stream = self.stream.get_mut();
-        let sent = async {
-            stream.write_all(&header).await?;
-            stream.write_all(payload).await
-        };
-        sent.await.map_err(|_| ControlError::Closed)
+        for piece in std::iter::once(&header[..]).chain(payload.chunks(PIECE)) {
+            // Who does not read its answer is not told so: that would not be read either.
+            let sent = timeout(self.patience.stall, stream.write_all(piece)).await;
+            sent.map_err(|_| ControlError::Closed)?.map_err(|_| ControlError::Closed)?;
+        }
+        Ok(())
     }
+}
+
+fn silent(waited: Duration) -> ControlError {
+    ControlError::Protocol(format!("nothing came for {} s", waited.as_secs()))
 }
 
 /// Returns when `stop` turns true, or can never do so any more.

@@ -110,6 +110,10 @@ fn a_stranger_is_told_why_and_harms_nobody() {
             (b"X\0\0\0\0".to_vec(), "there is no frame of kind 0x58"),
             (b"S\xff\xff\xff\xff".to_vec(), "is longer than"),
             (b"A\0\0\0\0".to_vec(), "is not a question"),
+            (b"B\0\x01\0\x01".to_vec(), "is longer than 65536"),
+            (b"?\0\0\0\0".to_vec(), "the first frame must be a greeting"),
+            (b"L\0\0\0\x03bad".to_vec(), "the first frame must be a greeting"),
+            (b"G\0\0\0\x02[]".to_vec(), "not understood"),
         ] {
             let path = SocketPath::new(data_dir).unwrap();
             let mut stream = UnixStream::connect(path.short(SocketPath::NAME)).unwrap();
@@ -125,4 +129,64 @@ fn a_stranger_is_told_why_and_harms_nobody() {
         client.store([b"one".as_slice()]).unwrap().unwrap();
     });
     assert_eq!(received, [b"one".to_vec()]);
+}
+
+/// Peers that keep all places and do nothing, stop in the middle of a frame, or do not read their answers
+/// are let go, and a service that stops does not wait for them.
+#[test]
+fn peers_that_do_nothing_lose_their_places() {
+    let root = tempfile::tempdir().unwrap();
+    let data_dir = root.path().to_owned();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (stop, stopped) = watch::channel(false);
+        let mut listener = Listener::bind(&data_dir).unwrap();
+        let soon = std::time::Duration::from_millis(200);
+        listener.patience = server::Patience { greeting: soon, idle: 5 * soon, stall: soon };
+        let served = tokio::spawn(listener.serve(Arc::new(Unread), stopped));
+        let work = tokio::task::spawn_blocking(move || {
+            let connect = |bytes: &[u8]| {
+                let path = SocketPath::new(&data_dir).unwrap();
+                let mut stream = UnixStream::connect(path.short(SocketPath::NAME)).unwrap();
+                stream.write_all(bytes).unwrap();
+                stream
+            };
+            let own = protocol::encode(&protocol::Greeting::own()).unwrap();
+            let header = protocol::header(protocol::Kind::Greeting, &own).unwrap();
+            let greeted = [header.as_slice(), &own].concat();
+            let begun = [&greeted[..], b"L\0\x10\0\0half"].concat();
+            let asked = [&greeted[..], b"?\0\0\0\0"].concat();
+            for bytes in [b"".as_slice(), b"G\0", &begun, &asked, &greeted] {
+                // More than there are places; none of them is closed by its client.
+                let peers: Vec<_> = (0..6).map(|_| connect(bytes)).collect();
+                let status = (0..50).find_map(|_| Client::connect(&data_dir).ok().flatten());
+                assert!(status.is_some(), "after {:?}", bytes.escape_ascii().to_string());
+                drop(peers);
+            }
+            // Left open while the service stops.
+            (0..3).map(|_| connect(&asked)).collect::<Vec<_>>()
+        });
+        let peers = work.await.unwrap();
+        stop.send(true).unwrap();
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(60), served);
+        ended.await.expect("it stops").unwrap();
+        drop(peers);
+    });
+}
+
+/// Answers with more than a socket holds.
+struct Unread;
+
+impl Service for Unread {
+    fn store(&self, _: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
+        Ok(Stored::default())
+    }
+
+    fn status(&self) -> Result<StatusReport, String> {
+        Ok(StatusReport { ranges: vec![(1, 2); 500_000], ..StatusReport::default() })
+    }
+
+    fn backfill(&self, _: BackfillRequest) -> Result<BackfillReport, String> {
+        Ok(BackfillReport::default())
+    }
 }

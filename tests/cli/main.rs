@@ -8,6 +8,7 @@ mod common {
 }
 
 mod harness;
+mod modes;
 mod pasted;
 
 use std::fs;

@@ -361,6 +361,75 @@ fn at_the_tip_it_never_asks_for_what_is_not_there() {
     assert!(scene.upstream.calls("getHealth").len() > 20);
 }
 
+/// A server that knows only its own words for the form of XDR is asked without one.
+#[test]
+fn base64_is_not_asked_for_by_name() {
+    let scene = Scene::new(&MAIN, 40);
+    scene.upstream.misbehaves(|call, honest| match call.params.get("xdrFormat") {
+        Some(format) => {
+            Reply::json(&call.refused(-32602, &format!("unknown value of xdrFormat: {format}")))
+        }
+        None => Reply::json(&honest),
+    });
+    let following = scene.follow(None);
+    following.wait_until_stored(40, SOON);
+    following.stop();
+    scene.assert_holds(&MAIN);
+}
+
+/// A server that says it begins at a ledger that it does not yield: following begins at the first that it
+/// has, however it refuses the others.
+#[test]
+fn begins_at_the_first_ledger_that_is_there() {
+    type Lack = fn(&Call, Value) -> Reply;
+    let lacks: [(&str, Lack); 4] = [
+        ("refuses with its window", |_, honest| Reply::json(&honest)),
+        ("refuses with another window", |call, honest| {
+            let window = "start ledger (5) must be between the oldest ledger: 12 and the latest \
+                          ledger: 40 for this rpc instance";
+            let refused = honest.get("error").is_some();
+            if refused { Reply::json(&call.refused(-32602, window)) } else { Reply::json(&honest) }
+        }),
+        ("does not find it", |call, honest| {
+            let refused = honest.get("error").is_some();
+            let reply = call.refused(-32603, "could not get ledger");
+            if refused { Reply::json(&reply) } else { Reply::json(&honest) }
+        }),
+        ("skips it", |call, honest| {
+            let start = call.params["startLedger"].as_u64();
+            match start.filter(|start| call.is("getLedgers") && *start < 12) {
+                Some(_) => {
+                    let first = MAIN.ledger(12);
+                    let ledger = json!({"sequence": 12, "metadataXdr": first.base64});
+                    let result = json!({"ledgers": [ledger], "latestLedger": 40, "cursor": "12"});
+                    Reply::json(&json!({"jsonrpc": "2.0", "id": call.id, "result": result}))
+                }
+                None => Reply::json(&honest),
+            }
+        }),
+    ];
+    for (name, lack) in lacks {
+        println!("{name}");
+        let scene = Scene::new(&MAIN, 40);
+        scene.upstream.keeps_from(5, 12);
+        scene.upstream.misbehaves(lack);
+        let following = scene.follow(None);
+        following.wait_until_stored(40, SOON);
+        following.stop();
+        assert_eq!(scene.store.status().ranges, [LedgerRange::new(12, 40)]);
+        let questions = scene.upstream.calls("getLedgers").len();
+        assert!(questions < 20, "{questions} questions");
+    }
+    // A server that is right is asked once more, and no further.
+    let scene = Scene::new(&MAIN, 40);
+    scene.upstream.keeps_from(5, 5);
+    let following = scene.follow(None);
+    following.wait_until_stored(40, SOON);
+    following.stop();
+    assert_eq!(scene.store.status().ranges, [LedgerRange::new(5, 40)]);
+    assert_eq!(limits(&scene.upstream)[..2], [1, 8]);
+}
+
 #[test]
 fn pages_shrink_when_the_server_is_overcharged_and_grow_again() {
     let scene = Scene::new(&MAIN, 40);

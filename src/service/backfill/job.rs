@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 use super::{OpenSources, Progress};
 use crate::control::BackfillOrder;
@@ -76,6 +77,9 @@ pub enum BackfillError {
     /// The source ended before the order.
     #[error("the source ended before ledger {0}")]
     Ended(LedgerSeq),
+    /// What was stored is not on disk.
+    #[error("the ledgers are stored, but cannot be made durable: {0}")]
+    NotDurable(String),
     /// The order's file.
     #[error("the file {}: {source}", path.display())]
     File {
@@ -202,7 +206,7 @@ pub(super) async fn fill(
 ) -> Result<bool, BackfillError> {
     let range = range_of(order);
     if missing(range, ledgers).is_empty() {
-        return Ok(true);
+        return make_durable(ledgers).await;
     }
     let older = open_sources(order.sources.clone(), range).await.map_err(BackfillError::Sources)?;
     let most = if older.in_one_piece { u32::MAX } else { PIECE };
@@ -241,7 +245,17 @@ pub(super) async fn fill(
             Ended::Stopped => return Ok(false),
         }
     }
-    Ok(true)
+    make_durable(ledgers).await
+}
+
+/// An order is done when its ledgers are on disk: also those that an import or an earlier order stored.
+async fn make_durable(ledgers: &Arc<Ledgers>) -> Result<bool, BackfillError> {
+    let store = Arc::clone(ledgers.store());
+    match spawn_blocking(move || store.flush()).await {
+        Ok(Ok(())) => Ok(true),
+        Ok(Err(error)) => Err(BackfillError::NotDurable(error.to_string())),
+        Err(error) => Err(BackfillError::NotDurable(error.to_string())),
+    }
 }
 
 fn newest_piece(gap: LedgerRange, most: u32) -> LedgerRange {

@@ -1,0 +1,102 @@
+//! What other accounts of the machine can read of a service: nothing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::signal::Signal;
+use crate::harness::{Service, run, until};
+
+const NOT_OWNER: u32 = 0o077;
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// Everything under a directory that somebody else may read, write or enter.
+fn open_to_others(directory: &Path) -> Vec<(PathBuf, u32)> {
+    let mut open = Vec::new();
+    let mut paths = vec![directory.to_owned()];
+    while let Some(path) = paths.pop() {
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        if mode(&path) & NOT_OWNER != 0 && !kind.is_symlink() {
+            open.push((path.clone(), mode(&path)));
+        }
+        if kind.is_dir() {
+            paths.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    open
+}
+
+#[test]
+fn a_busy_service_leaves_nothing_open_to_other_accounts() {
+    let directory = tempfile::tempdir().unwrap();
+    let (at, data) = (directory.path(), directory.path().join("d"));
+    // As an earlier version, or an operator, has made it.
+    fs::create_dir(&data).unwrap();
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+    let (demo, commands) = Service::demo(at);
+    for command in commands {
+        until("the demo answers", || {
+            let ran = Command::new("sh").args(["-c", &command]).output().unwrap();
+            serde_json::from_slice::<Value>(&ran.stdout).ok()
+        });
+    }
+    until("tables are filled", || {
+        let files = fs::read_dir(data.join("tables")).ok()?.count();
+        (files > 0 && data.join("compiled").exists()).then_some(())
+    });
+
+    let secret = "rpc:http://user:sekret-pw@127.0.0.1:9";
+    let arguments = ["backfill", "--data-dir", "d", "--from", "5", "--to", "2000000000"];
+    let order = [&arguments[..], &["--source", secret, "--detach", "--json"]].concat();
+    let begun = run(at, &order);
+    // The demo's network is not as long: the refusal does not repeat the address either.
+    assert!(
+        !begun.stdout.contains("sekret") && !begun.stderr.contains("sekret"),
+        "{}",
+        begun.stderr
+    );
+    assert_eq!(open_to_others(&data), [], "while it runs");
+    assert!(data.join("control.sock").exists());
+    assert_eq!(demo.stop(Signal::TERM), Some(0));
+    assert_eq!(open_to_others(&data), [], "after it has ended");
+}
+
+#[test]
+fn an_order_with_a_password_is_kept_private_and_goes_on_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (at, file) = (directory.path(), directory.path().join("d/backfill.json"));
+    let arguments = ["--data-dir", "d", "--network", "testnet"];
+    let service = Service::start(at, &arguments);
+    let source = ["--source", "rpc:http://user:sekret-pw@127.0.0.1:9"];
+    let order = ["backfill", "--data-dir", "d", "--from", "5", "--to", "10", "--detach", "--json"];
+    let status = ["backfill", "--data-dir", "d", "--status", "--json"];
+    let shown = run(at, &[&order[..], &source].concat());
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    assert_eq!(mode(&file), 0o600);
+    let told = until("it says what it waits for", || {
+        let told = run(at, &status).stdout;
+        told.contains("cannot be asked").then_some(told)
+    });
+    for text in [shown.stdout, told] {
+        assert!(!text.contains("sekret") && !text.contains("user:"), "{text}");
+    }
+    assert_eq!(service.stop(Signal::TERM), Some(0));
+
+    // An earlier version left it open.
+    assert!(fs::read_to_string(&file).unwrap().contains("sekret-pw"), "it is needed again");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let service = Service::start(at, &arguments);
+    let goes_on = || run(at, &status).stdout.contains("running").then_some(());
+    until("the order goes on", goes_on);
+    assert_eq!(mode(&file), 0o600);
+    assert_eq!(run(at, &["backfill", "--data-dir", "d", "--cancel"]).code, 0);
+    until("the order is forgotten", || (!file.exists()).then_some(()));
+    drop(service);
+    assert_eq!(open_to_others(&at.join("d")), []);
+}

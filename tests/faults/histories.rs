@@ -1,0 +1,416 @@
+//! Histories of a store beside a model: live ledgers, imports, backfills, pruning, programs, writes that
+//! fail in every way, crashes and restarts. After every step the store claims no more than can be read, and
+//! in the end all that was acknowledged is there, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use orrery::decode::decode;
+use orrery::domain::{LedgerRange, LedgerSeq, Network, Page, ProgramId};
+use orrery::source::sandbox::{Sandbox, SandboxConfig};
+use orrery::store::{
+    Committed, Durability, EventQuery, Fault, IndexOptions, PreparedLedger, Retention, Store,
+    StoreError, TopicFilter, TransactionQuery, WriteKind, audit,
+};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
+
+use crate::common::size;
+
+const FIRST: u32 = 2;
+const LEDGERS: u32 = 24;
+const LAST: u32 = FIRST + LEDGERS - 1;
+const PROGRAM: ProgramId = ProgramId(1);
+
+fn network() -> Network {
+    Network::from_name_or_passphrase("local")
+}
+
+static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let config = SandboxConfig {
+        network: network(),
+        seed: 3,
+        start_time: 1_750_000_000,
+        close_interval: 5,
+        transactions_per_ledger: 0..=3,
+    };
+    let mut sandbox = Sandbox::new(config).unwrap();
+    (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect()
+});
+
+fn prepare(sequence: u32) -> PreparedLedger {
+    let view = decode(&CHAIN[(sequence - FIRST) as usize], network().id()).unwrap();
+    let options = IndexOptions { fee_events: true, raw_ledgers: true, ..IndexOptions::default() };
+    PreparedLedger::new(&view, &options).unwrap()
+}
+
+/// What must be true of the store.
+#[derive(Debug, Default, Clone)]
+struct Model {
+    /// Ledgers in the order in which they were stored.
+    stored: Vec<u32>,
+    /// How many of them are on disk for certain.
+    durable: usize,
+    /// How many of them were taken off the queue of programs.
+    unqueued: usize,
+    /// What the program's manifest holds.
+    manifest: Option<Vec<u8>>,
+    /// The highest floors that a prune was asked for: nothing from there on may be missing.
+    floors: (u32, u32),
+}
+
+/// Failures that were met since they were last asked for.
+type Met = Arc<Mutex<Vec<(WriteKind, Fault)>>>;
+
+struct World {
+    rng: ChaCha8Rng,
+    directory: TempDir,
+    /// None only while it is opened again.
+    store: Option<Store>,
+    model: Model,
+    met: Met,
+    /// Counts what is written to the program's manifest.
+    writes: u32,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let directory = scratch();
+        let store = open(directory.path());
+        Self {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            directory,
+            store: Some(store),
+            model: Model::default(),
+            met: Met::default(),
+            writes: 0,
+        }
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().unwrap()
+    }
+
+    fn step(&mut self) {
+        self.met.lock().unwrap().clear();
+        match self.rng.random_range(0..20) {
+            0..=4 => self.live(),
+            5..=8 => self.import(),
+            9 => self.flush(),
+            10 | 11 => self.prune(),
+            12 => self.write_manifest(),
+            13 => self.unqueue(),
+            14..=16 => self.plan_failures(),
+            17 => self.store().faults().clear(),
+            18 => self.open_again(false),
+            _ => self.open_again(true),
+        }
+        self.check_claims();
+    }
+
+    /// One to three ledgers after the newest.
+    fn live(&mut self) {
+        let next = self.model.stored.iter().max().map_or(12, |newest| newest + 1);
+        let last = (next + self.rng.random_range(0..3)).min(LAST);
+        self.commit((next..=last).collect(), Durability::Synced);
+    }
+
+    /// Some ledgers anywhere, some of which may be stored already.
+    fn import(&mut self) {
+        let first = self.rng.random_range(FIRST..=LAST);
+        let last = (first + self.rng.random_range(0..4)).min(LAST);
+        let durability =
+            if self.rng.random_bool(0.8) { Durability::Deferred } else { Durability::Synced };
+        self.commit((first..=last).collect(), durability);
+    }
+
+    fn commit(&mut self, ledgers: Vec<u32>, durability: Durability) {
+        let new = |ledger: &u32| !self.model.stored.contains(ledger);
+        let new: Vec<u32> = ledgers.iter().copied().filter(new).collect();
+        let prepared = ledgers.iter().map(|ledger| prepare(*ledger)).collect();
+        let (outcomes, done) = self.store().commit_all(prepared, durability);
+        let is_stored = |ledger: &&u32| self.store().range_of(LedgerSeq(**ledger)).is_some();
+        let stored: Vec<u32> = new.iter().filter(is_stored).copied().collect();
+        match done {
+            Ok(()) => {
+                let added = outcomes.iter().filter(|outcome| **outcome == Committed::New).count();
+                assert_eq!((outcomes.len(), added), (ledgers.len(), new.len()));
+                assert_eq!(stored, new, "what is acknowledged is stored");
+                self.model.stored.extend(stored);
+                if durability == Durability::Synced {
+                    self.model.durable = self.model.stored.len();
+                }
+            }
+            Err(error) => {
+                assert_planned(&error);
+                assert!(outcomes.iter().all(|outcome| *outcome == Committed::AlreadyStored));
+                let met = self.met.lock().unwrap().clone();
+                let written = met
+                    .iter()
+                    .any(|(kind, fault)| *kind != WriteKind::Flush && *fault == Fault::Written);
+                let expected = if written { new } else { Vec::new() };
+                assert_eq!(stored, expected, "{met:?}");
+                self.model.stored.extend(stored);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        match self.store().flush() {
+            Ok(()) => self.model.durable = self.model.stored.len(),
+            Err(error) => assert_planned(&error),
+        }
+    }
+
+    fn prune(&mut self) {
+        let mut kept = || self.rng.random_bool(0.7).then(|| self.rng.random_range(1..LEDGERS));
+        let retention = Retention { raw_ledgers: kept(), events: kept(), transactions: kept() };
+        let latest = self.model.stored.iter().max().copied().unwrap_or(0);
+        let floor = |kept: Option<u32>| kept.map_or(0, |kept| (latest + 1).saturating_sub(kept));
+        let floors = &mut self.model.floors;
+        floors.0 = floors.0.max(floor(retention.events));
+        floors.1 = floors.1.max(floor(retention.transactions));
+        for _ in 0..self.rng.random_range(1..5) {
+            match self.store().prune(&retention) {
+                Ok(pruned) if pruned.is_nothing() => break,
+                Ok(_) => {}
+                Err(error) => assert_planned(&error),
+            }
+        }
+    }
+
+    fn write_manifest(&mut self) {
+        self.writes += 1;
+        let manifest = format!("manifest {}", self.writes).into_bytes();
+        let written =
+            self.store().change_programs(|changes| changes.put_program(PROGRAM, &manifest));
+        let found = self.store().programs().unwrap().pop().map(|(_, manifest)| manifest);
+        match written {
+            Ok(()) => {
+                assert_eq!(found.as_ref(), Some(&manifest));
+                self.model.durable = self.model.stored.len();
+            }
+            Err(error) => {
+                assert_planned(&error);
+                assert!(found == self.model.manifest || found.as_ref() == Some(&manifest));
+            }
+        }
+        self.model.manifest = found;
+    }
+
+    fn unqueue(&mut self) {
+        let queued = self.store().queued_after(0, usize::MAX).unwrap();
+        let Some(last) = queued.choose(&mut self.rng).copied() else { return };
+        let done = self.store().change_programs(|changes| changes.unqueue(last.number));
+        if let Err(error) = &done {
+            assert_planned(error);
+        } else {
+            self.model.durable = self.model.stored.len();
+        }
+        let left = self.store().queued_after(0, usize::MAX).unwrap().len();
+        assert!(done.is_err() || queued[queued.len() - left - 1] == last);
+        self.model.unqueued = self.model.stored.len() - left;
+    }
+
+    /// From now on writes fail: a few of them, or all until the disk is free again.
+    fn plan_failures(&mut self) {
+        let mut chance = ChaCha8Rng::seed_from_u64(self.rng.random());
+        let full = self.rng.random_bool(0.3);
+        let mut left = if full { u32::MAX } else { self.rng.random_range(1..4) };
+        let met = Arc::clone(&self.met);
+        self.store().faults().plan(move |kind| {
+            if left == 0 || (!full && chance.random_bool(0.4)) {
+                return None;
+            }
+            left -= 1;
+            let written = !full && chance.random_bool(0.5);
+            let fault = if written { Fault::Written } else { Fault::NotWritten };
+            met.lock().unwrap().push((kind, fault));
+            Some(fault)
+        });
+    }
+
+    /// Closes and opens the store; or, as after a crash, goes on with what is on disk at this moment.
+    fn open_again(&mut self, crash: bool) {
+        if crash {
+            let copy = copied(self.directory.path());
+            drop(self.store.take());
+            self.directory = copy;
+        }
+        drop(self.store.take());
+        let store = open(self.directory.path());
+        let covered: BTreeSet<u32> = covered(&store);
+        let kept = covered.len();
+        assert!(kept >= self.model.durable, "{kept} of {:?}", self.model);
+        let expected: BTreeSet<u32> = self.model.stored.iter().take(kept).copied().collect();
+        assert_eq!(covered, expected, "what is lost is the newest: {:?}", self.model);
+        self.model.stored.truncate(kept);
+        self.model.unqueued = self.model.unqueued.min(kept);
+        self.model.durable = kept;
+        self.store = Some(store);
+    }
+
+    /// What the store says of itself is what can be read.
+    fn check_claims(&self) {
+        let (store, model) = (self.store(), &self.model);
+        let status = store.status();
+        assert_eq!(covered(store), model.stored.iter().copied().collect(), "{model:?}");
+        let mut events = BTreeMap::<u32, u64>::new();
+        let page = Page { limit: usize::MAX, ..Page::first(1) };
+        let all = EventQuery {
+            ledgers: None,
+            contracts: Vec::new(),
+            topics: TopicFilter::default(),
+            page: Page { limit: usize::MAX, ..Page::first(1) },
+        };
+        store.events(&all, |event| *events.entry(event.ledger.0).or_default() += 1).unwrap();
+        let mut transactions = BTreeMap::<u32, u64>::new();
+        let every = TransactionQuery { ledgers: None, contracts: Vec::new(), page };
+        let count = |ledger: LedgerSeq, counts: &mut BTreeMap<u32, u64>| {
+            *counts.entry(ledger.0).or_default() += 1;
+        };
+        store.transactions(&every, |one| count(one.position.ledger, &mut transactions)).unwrap();
+        assert_eq!(status.totals.events, events.values().sum::<u64>(), "{model:?}");
+        assert_eq!(status.totals.transactions, transactions.values().sum::<u64>(), "{model:?}");
+        assert!(status.totals.events_from.0 <= model.floors.0);
+        assert!(status.totals.transactions_from.0 <= model.floors.1);
+        for &ledger in &model.stored {
+            let row = store.ledger(LedgerSeq(ledger)).unwrap().expect("a covered ledger has a row");
+            let found = |counts: &BTreeMap<u32, u64>| counts.get(&ledger).copied().unwrap_or(0);
+            if ledger >= model.floors.0 {
+                assert_eq!(found(&events), row.counts.events(), "events of ledger {ledger}");
+            }
+            if ledger >= model.floors.1 {
+                let stored = u64::from(row.counts.stored_transactions);
+                assert_eq!(found(&transactions), stored, "transactions of ledger {ledger}");
+            }
+        }
+        let queued = store.queued_after(0, usize::MAX).unwrap();
+        let queued: Vec<u32> = queued.iter().map(|queued| queued.ledger.0).collect();
+        assert_eq!(queued, model.stored[model.unqueued..], "{model:?}");
+        let manifest = store.programs().unwrap().pop().map(|(_, manifest)| manifest);
+        assert_eq!(manifest, model.manifest);
+    }
+
+    /// The disk is free again: everything can be stored, and all of it is sound.
+    fn end(mut self) {
+        self.store().faults().clear();
+        self.commit((FIRST..=LAST).collect(), Durability::Synced);
+        self.check_claims();
+        self.open_again(self.rng.clone().random_bool(0.5));
+        self.check_claims();
+        assert_eq!(self.store().status().ranges, [LedgerRange::new(FIRST, LAST)]);
+        drop(self.store.take());
+        let audit = audit(self.directory.path(), None, &|_| {}).unwrap();
+        assert_eq!((audit.problems, audit.drift), (Vec::new(), Vec::new()));
+    }
+}
+
+/// In memory where that is possible: a history syncs some hundred files, and what a disk does with them is
+/// not the matter here.
+fn scratch() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn open(directory: &Path) -> Store {
+    let store = Store::open(directory, Some(&network())).unwrap();
+    store.queue_for_programs(true);
+    store
+}
+
+fn covered(store: &Store) -> BTreeSet<u32> {
+    store.status().ranges.iter().flat_map(|range| range.first.0..=range.last.0).collect()
+}
+
+#[track_caller]
+fn assert_planned(error: &StoreError) {
+    assert!(error.to_string().contains("planned"), "{error}");
+}
+
+/// The directory as it is at one moment. RocksDB may be sorting files meanwhile: then it is copied again.
+fn copied(directory: &Path) -> TempDir {
+    loop {
+        let (copy, before) = (scratch(), listed(directory));
+        let whole = before.keys().all(|file| {
+            let target = copy.path().join(file.strip_prefix(directory).unwrap());
+            std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+            std::fs::copy(file, target).is_ok()
+        });
+        if whole && listed(directory) == before {
+            return copy;
+        }
+    }
+}
+
+/// Files under a directory with their lengths.
+fn listed(directory: &Path) -> BTreeMap<PathBuf, u64> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match std::fs::metadata(&path) {
+            Ok(found) if found.is_dir() => files.extend(listed(&path)),
+            Ok(found) => drop(files.insert(path, found.len())),
+            // Gone meanwhile.
+            Err(_) => {}
+        }
+    }
+    files
+}
+
+/// Small: 40 histories; full: 10,000.
+#[test]
+fn whatever_fails_the_store_holds_what_it_says() {
+    for seed in 0..size::choose(40, 10_000) {
+        let history = std::panic::catch_unwind(|| {
+            let mut world = World::new(seed);
+            for _ in 0..world.rng.random_range(5..25) {
+                world.step();
+            }
+            world.end();
+        });
+        if let Err(panic) = history {
+            eprintln!("history {seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// A write that failed although it was made does not lead the next one astray.
+#[test]
+fn a_ledger_whose_write_only_seemed_to_fail_is_not_written_over() {
+    let directory = scratch();
+    let store = open(directory.path());
+    store.commit(prepare(FIRST), Durability::Synced).unwrap();
+    let mut first = true;
+    store.faults().plan(move |_| std::mem::take(&mut first).then_some(Fault::Written));
+    assert_planned(&store.commit(prepare(FIRST + 1), Durability::Synced).unwrap_err());
+    assert_eq!(
+        store.commit(prepare(FIRST + 1), Durability::Synced).unwrap(),
+        Committed::AlreadyStored
+    );
+    store.commit(prepare(FIRST + 2), Durability::Synced).unwrap();
+    assert_eq!(store.status().ranges, [LedgerRange::new(FIRST, FIRST + 2)]);
+    let before = store.status();
+    drop(store);
+    assert_eq!(open(directory.path()).status(), before);
+    let audit = audit(directory.path(), None, &|_| {}).unwrap();
+    assert_eq!((audit.problems, audit.drift), (Vec::new(), Vec::new()));
+}
+
+/// What an import stored is acknowledged to a live source only once it is on disk.
+#[test]
+fn a_repeat_of_what_is_not_flushed_is_flushed() {
+    let directory = scratch();
+    let store = open(directory.path());
+    store.commit(prepare(FIRST), Durability::Deferred).unwrap();
+    store.faults().plan(|_| Some(Fault::NotWritten));
+    assert_planned(&store.commit(prepare(FIRST), Durability::Synced).unwrap_err());
+    store.faults().clear();
+    let again = store.commit(prepare(FIRST), Durability::Synced).unwrap();
+    assert_eq!(again, Committed::AlreadyStored);
+    let copy = copied(directory.path());
+    assert_eq!(covered(&open(copy.path())), BTreeSet::from([FIRST]));
+}
