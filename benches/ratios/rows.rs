@@ -6,7 +6,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use orrery::domain::Owner;
-use orrery::tables::{QueryLimits, Tables, TablesSettings, Walls};
+use orrery::tables::{Patience, QueryLimits, Tables, TablesSettings, Walls};
 
 use crate::baseline::rows::{self, PlainRow};
 use crate::measure::{alternate, time};
@@ -29,6 +29,8 @@ pub fn tables(directory: &Path) -> Result<Tables, Box<dyn Error>> {
         worker: PathBuf::from(env!("CARGO_BIN_EXE_orrery")),
         limits: QueryLimits::default(),
         walls: Walls::default(),
+        allow_unconfined: true,
+        patience: Patience::default(),
     })?)
 }
 

@@ -190,6 +190,7 @@ fn of_query(error: &QueryError) -> (StatusCode, &'static str) {
         QueryError::TimedOut(_) => (StatusCode::UNPROCESSABLE_ENTITY, "query_timeout"),
         QueryError::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
         QueryError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+        QueryError::Unconfined(_) => (StatusCode::SERVICE_UNAVAILABLE, "queries_unconfined"),
     }
 }
 

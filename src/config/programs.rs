@@ -51,6 +51,12 @@ pub struct Queries {
     pub text_kib: NonZeroU32,
     /// Queries of one owner at a time.
     pub at_a_time: NonZeroU32,
+    /// Owners whose queries run at a time: each has a process of its own.
+    pub workers: NonZeroU32,
+    /// Milliseconds that a query waits for another owner's process to end, when there are no more of them.
+    pub wait_ms: NonZeroU32,
+    /// Whether queries are answered on a kernel that does not hold those processes back as it should.
+    pub allow_unconfined: bool,
 }
 
 const fn count(number: u32) -> NonZeroU32 {
@@ -85,6 +91,9 @@ impl Default for Queries {
             answer_mib: count(16),
             text_kib: count(64),
             at_a_time: count(4),
+            workers: count(8),
+            wait_ms: count(15_000),
+            allow_unconfined: false,
         }
     }
 }
@@ -134,6 +143,7 @@ pub(super) fn expectation(key: &str) -> &'static str {
         "programs.rpc" => "auto, none, rpc, or rpc:ADDRESS",
         "programs.memory_mib" => "a whole number from 1 to 4096",
         "programs.depth" => "a whole number from 1 to 64",
+        "queries.allow_unconfined" => "true or false",
         _ => "a whole number from 1 to 4294967295",
     }
 }

@@ -62,6 +62,23 @@ pub struct Confinement {
     pub calls: bool,
 }
 
+impl Confinement {
+    /// What is missing, in a sentence; nothing where all of it holds.
+    pub fn lack(self) -> Option<&'static str> {
+        match (self.files, self.calls) {
+            (true, true) => None,
+            (false, true) => Some("this kernel cannot keep files from child processes (Landlock)"),
+            (true, false) => {
+                Some("this kernel cannot refuse system calls of child processes (seccomp)")
+            }
+            (false, false) => Some(
+                "this kernel can neither keep files from child processes (Landlock) nor refuse \
+                 their system calls (seccomp)",
+            ),
+        }
+    }
+}
+
 /// What a process keeps.
 #[derive(Debug, Clone, Copy)]
 pub struct Profile {

@@ -149,8 +149,7 @@ impl Witness {
         // SAFETY: an all-zero result is what duckdb.h asks for; DuckDB fills it in any case.
         let mut result: ffi::duckdb_result = unsafe { std::mem::zeroed() };
         // SAFETY: the connection is open and the pointers are valid for the call.
-        let state =
-            unsafe { ffi::duckdb_query(self.connection.0, sql.as_ptr(), &raw mut result) };
+        let state = unsafe { ffi::duckdb_query(self.connection.0, sql.as_ptr(), &raw mut result) };
         let done = match state == ffi::DuckDBSuccess {
             true => Ok(()),
             // SAFETY: the result is DuckDB's; its text lives until the result is destroyed.
@@ -186,9 +185,8 @@ impl Extracted {
         let sql = text(sql)?;
         let mut raw = ptr::null_mut();
         // SAFETY: the connection is open, the text ends in a null character, the pointer is valid.
-        let count = unsafe {
-            ffi::duckdb_extract_statements(connection.0, sql.as_ptr(), &raw mut raw)
-        };
+        let count =
+            unsafe { ffi::duckdb_extract_statements(connection.0, sql.as_ptr(), &raw mut raw) };
         let statements = Self { raw, count };
         // SAFETY: null, or what was just extracted.
         let error = unsafe { ffi::duckdb_extract_statements_error(statements.raw) };

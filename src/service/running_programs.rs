@@ -2,6 +2,7 @@
 //! ledgers, and prunes their records.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -11,10 +12,13 @@ use tokio::task::spawn_blocking;
 use super::sources::SourcesError;
 use super::{AskedEntries, Ledgers, ServiceError, sources, stopped};
 use crate::config::{self, Config};
+use crate::observe::health::Health;
 use crate::programs::state::Upstream;
 use crate::programs::{self, ProgramDeps, ProgramError, Programs, engine};
-use crate::tables::{QueryLimits, Tables, TablesSettings, Walls};
+use crate::tables::{Patience, QueryLimits, Tables, TablesSettings, Walls};
 
+/// How SQL queries are called in health.
+const QUERIES: &str = "queries";
 /// Directory of tables in the data directory.
 const TABLES: &str = "tables";
 /// Between two looks for records of programs that are too old.
@@ -37,16 +41,21 @@ pub(super) fn start(
         worker: std::env::current_exe().map_err(ServiceError::Worker)?,
         limits: query_limits(&config.queries),
         walls: Walls::default(),
+        allow_unconfined: config.queries.allow_unconfined,
+        patience: Patience::default(),
     });
+    let tables = tables.map_err(ProgramError::from)?;
     let upstream = upstream(ledgers, config, runtime, stop).map_err(ServiceError::Entries)?;
     let programs = Arc::new(Programs::start(ProgramDeps {
         store,
-        tables: tables.map_err(ProgramError::from)?,
+        tables: tables.clone(),
         health: Arc::clone(ledgers.health()),
         settings: settings(&config.programs),
         upstream,
         clock: Arc::new(unix_now_ms),
     })?);
+    let (health, allowed) = (Arc::clone(ledgers.health()), config.queries.allow_unconfined);
+    thread::spawn(move || report_confinement(&tables, allowed, &health));
     let told = Arc::downgrade(&programs);
     ledgers.tell(move || {
         if let Some(programs) = told.upgrade() {
@@ -54,6 +63,27 @@ pub(super) fn start(
         }
     });
     Ok(programs)
+}
+
+/// Says in health what holds the processes back that answer queries, before the first query comes.
+fn report_confinement(tables: &Tables, allow_unconfined: bool, health: &Health) {
+    let detail = match tables.try_confinement() {
+        Err(error) => {
+            return health.up_with(QUERIES, format!("no process can be tried out: {error}"));
+        }
+        Ok(confinement) => match (confinement.lack(), allow_unconfined) {
+            (None, _) => {
+                "files, networks and other processes are closed to SQL workers (Landlock, \
+                          seccomp)"
+                    .to_owned()
+            }
+            (Some(lack), true) => format!("answered, as the operator allows, although {lack}"),
+            (Some(lack), false) => format!(
+                "refused, because {lack}; queries.allow_unconfined = true allows them nevertheless"
+            ),
+        },
+    };
+    health.up_with(QUERIES, detail);
 }
 
 /// Who is asked for entries that nothing stored tells of.
@@ -110,6 +140,8 @@ fn query_limits(config: &config::Queries) -> QueryLimits {
         bytes: size(config.answer_mib) << 20,
         text: size(config.text_kib) << 10,
         at_a_time: size(config.at_a_time),
+        workers: size(config.workers),
+        wait: Duration::from_millis(config.wait_ms.get().into()),
         ..QueryLimits::default()
     }
 }

@@ -14,8 +14,6 @@ use super::wire::{Definition, Reply, Request};
 use super::{Change, Row, TablesError, encode, names};
 use crate::domain::ProgramId;
 
-/// How long a worker may take for one step of a change: the last one may write all of it to disk.
-const STEP_WITHIN: Duration = Duration::from_secs(600);
 /// Rows of a frame: while one is appended the next is packed, on another processor.
 const MOST_ROWS: usize = 2_048;
 /// Bytes of a frame, about.
@@ -39,6 +37,7 @@ pub(super) fn apply(slot: &Slot, changes: Vec<Change>) -> Result<(), TablesError
         programs,
         watermarks,
         moved: BTreeMap::new(),
+        has_defined: false,
         sent: VecDeque::new(),
     };
     let done = attempt.make(changes, commit);
@@ -69,6 +68,8 @@ struct Attempt<'a> {
     watermarks: BTreeMap<ProgramId, u64>,
     /// Those of the watermarks that are others than before.
     moved: BTreeMap<ProgramId, u64>,
+    /// Whether tables may be altered, which the replies to rows wait for.
+    has_defined: bool,
     /// Frames of rows that are on their way.
     sent: VecDeque<Asked<'a>>,
 }
@@ -84,6 +85,7 @@ impl Attempt<'_> {
                         continue;
                     }
                     self.tell(&Request::Define(definition.clone()))?;
+                    self.has_defined = true;
                     self.watermarks.entry(id).or_insert(0);
                     Arc::make_mut(&mut self.programs).insert(id, definition);
                 }
@@ -102,8 +104,9 @@ impl Attempt<'_> {
             self.taken_in(&asked)?;
         }
         let watermarks = std::mem::take(&mut self.moved);
+        let patience = self.worker.patience();
         let asked = self.ask(&Request::Commit { commit, watermarks }, &[])?;
-        match self.next(&asked)? {
+        match self.next(&asked, patience.commit)? {
             Reply::Committed => Ok(()),
             reply => Err(self.slot.failed(self.worker, reply)),
         }
@@ -154,14 +157,16 @@ impl Attempt<'_> {
 
     /// Waits until a frame was taken in. Whether its rows fit is told at the end.
     fn taken_in(&self, asked: &Asked<'_>) -> Result<(), TablesError> {
-        match self.next(asked)? {
+        let patience = self.worker.patience();
+        let within = if self.has_defined { patience.commit } else { patience.append };
+        match self.next(asked, within)? {
             Reply::Appended => Ok(()),
             reply => Err(self.slot.failed(self.worker, reply)),
         }
     }
 
-    fn next(&self, asked: &Asked<'_>) -> Result<Reply, TablesError> {
-        let answer = asked.next(STEP_WITHIN);
+    fn next(&self, asked: &Asked<'_>, within: Duration) -> Result<Reply, TablesError> {
+        let answer = asked.next(within);
         answer.map(|(reply, _)| reply).map_err(|_| self.slot.lost(self.worker))
     }
 }
@@ -169,7 +174,7 @@ impl Attempt<'_> {
 impl<'a> Attempt<'a> {
     fn ask(&self, request: &Request, body: &[u8]) -> Result<Asked<'a>, TablesError> {
         let worker: &'a Worker = self.worker;
-        worker.ask(request, body).map_err(|_| self.slot.lost(self.worker))
+        worker.ask(request, body, worker.patience().send).map_err(|_| self.slot.lost(self.worker))
     }
 
     fn tell(&self, request: &Request) -> Result<(), TablesError> {

@@ -9,10 +9,12 @@
 
 mod answer;
 mod apply;
+mod complaints;
 mod encode;
 mod files;
 mod names;
 mod owners;
+mod places;
 mod process;
 pub mod query;
 pub mod schema;
@@ -32,6 +34,7 @@ use sha2::{Digest, Sha256};
 
 use self::owners::{Owners, Slot};
 use self::process::NoReply;
+pub use self::process::Patience;
 use self::query::{QueryAnswer, QueryError, QueryRequest};
 use self::schema::ProgramSchema;
 use self::wire::{Failure, Question, Reply, Request};
@@ -54,6 +57,10 @@ pub struct TablesSettings {
     pub limits: QueryLimits,
     /// What holds workers back: all of it, but for tests of each part alone.
     pub walls: Walls,
+    /// Whether queries are answered where the kernel does not hold workers back.
+    pub allow_unconfined: bool,
+    /// How long workers may take for what is not a query.
+    pub patience: Patience,
 }
 
 /// How much queries may use.
@@ -75,8 +82,10 @@ pub struct QueryLimits {
     pub at_a_time: usize,
     /// Until a worker that nobody needs is ended.
     pub idle: Duration,
-    /// Workers that nobody needs are ended early when there are more.
+    /// Workers that run at a time, one for each owner.
     pub workers: usize,
+    /// How long a query waits until there is a place for its owner's worker.
+    pub wait: Duration,
     /// Bytes that the file of one owner may grow to.
     pub file_bytes: u64,
 }
@@ -93,6 +102,7 @@ impl Default for QueryLimits {
             at_a_time: 4,
             idle: Duration::from_secs(300),
             workers: 8,
+            wait: Duration::from_secs(15),
             file_bytes: 64 << 30,
         }
     }
@@ -179,6 +189,9 @@ pub enum TablesError {
     /// again.
     #[error("{0}")]
     Unavailable(String),
+    /// There was no place for another worker for a while.
+    #[error("{0} workers run for other owners")]
+    AllPlacesTaken(usize),
     /// Rows that do not continue what is there.
     #[error("program {program} has rows up to {watermark}, and these come after {after}")]
     OutOfStep {
@@ -305,11 +318,20 @@ impl Tables {
         let slot = self.owners.slot(owner);
         let _changing = slot.changing.lock();
         let worker = slot.running()?;
-        let asked = worker.ask(&Request::Digest, &[]).map_err(|_| slot.lost(&worker))?;
+        let send = worker.patience().send;
+        let asked = worker.ask(&Request::Digest, &[], send).map_err(|_| slot.lost(&worker))?;
         match asked.next(PATIENCE).map_err(|_| slot.lost(&worker))? {
             (Reply::Digest(digest), _) => Ok(digest),
             (reply, _) => Err(slot.failed(&worker, reply)),
         }
+    }
+
+    /// Learns what holds workers back on this machine, without opening any file.
+    ///
+    /// # Errors
+    /// When no worker can be started.
+    pub fn try_confinement(&self) -> Result<Confinement, TablesError> {
+        self.owners.try_out()
     }
 
     /// What holds workers back; none before the first was started.
@@ -355,9 +377,17 @@ fn ask(
     // Who asks has nothing from the details, which may tell where files are.
     let unavailable = |error: TablesError| {
         tracing::warn!(owner = %slot.owner, %error, "a query cannot be answered");
-        QueryError::Unavailable("The tables cannot be read right now".to_owned())
+        QueryError::Unavailable(match error {
+            TablesError::AllPlacesTaken(_) => format!("{error}, and none became free in time"),
+            _ => "The tables cannot be read right now".to_owned(),
+        })
     };
     let worker = slot.running().map_err(unavailable)?;
+    if let Some(lack) = slot.confinement_of(&worker).lack()
+        && !slot.settings.allow_unconfined
+    {
+        return Err(QueryError::Unconfined(lack));
+    }
     if slot.is_incomplete() {
         return Err(QueryError::Unavailable("The tables are being built anew".to_owned()));
     }
@@ -372,8 +402,10 @@ fn ask(
         format,
     };
     let timed_out = || QueryError::TimedOut(limits.time);
-    let asked = worker.ask(&Request::Query(question), &[]);
-    let asked = asked.map_err(|_| unavailable(slot.lost(&worker)))?;
+    let asked = match worker.ask(&Request::Query(question), &[], limits.time) {
+        Ok(asked) => asked,
+        Err(_) => return Err(unavailable(slot.lost(&worker))),
+    };
     match asked.next(limits.time + GRACE) {
         Ok((Reply::Answered, bytes)) => Ok(QueryAnswer { bytes, media_type: format.media_type() }),
         Ok((Reply::Failed(Failure::Refused(message)), _)) => Err(QueryError::Refused(message)),

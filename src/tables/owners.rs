@@ -2,7 +2,8 @@
 //! is gone, and its file put aside when it is damaged.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::files::{self, Directory};
-use super::process::{StartError, Worker};
+use super::places::{Place, Places};
+use super::process::{Start, StartError, Worker};
 use super::wire::{Definition, Failure, Opening, Reply};
 use super::{Confinement, TablesError, TablesSettings};
 use crate::domain::{Owner, ProgramId};
@@ -19,13 +21,18 @@ use crate::domain::{Owner, ProgramId};
 const LOCKED_FOR: Duration = Duration::from_secs(20);
 /// Between two attempts to open it.
 const AGAIN: Duration = Duration::from_millis(50);
-/// Between two looks for workers that nobody needs.
+/// Between two looks for workers that nobody needs, when nobody waits for a place.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Between two looks when somebody does.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long a worker that is in use is left to its owner while others wait for a place.
+const TURN: Duration = Duration::from_secs(2);
 
 /// All owners that were asked for.
 pub(super) struct Owners {
     settings: Arc<TablesSettings>,
     slots: Mutex<HashMap<Owner, Arc<Slot>>>,
+    places: Arc<Places>,
     pub confinement: Arc<Mutex<Option<Confinement>>>,
 }
 
@@ -40,6 +47,11 @@ pub(super) struct Slot {
     pub state: Mutex<State>,
     asking: AtomicUsize,
     used: Mutex<Instant>,
+    places: Arc<Places>,
+    /// When its worker was started.
+    since: Mutex<Instant>,
+    /// Whether its worker has had its turn, and is used no more.
+    leaving: AtomicBool,
     confinement: Arc<Mutex<Option<Confinement>>>,
 }
 
@@ -58,13 +70,15 @@ impl Owners {
     pub fn open(settings: TablesSettings) -> Result<Arc<Self>, TablesError> {
         let path = settings.directory.clone();
         std::fs::create_dir_all(&path).map_err(|error| TablesError::Directory { path, error })?;
+        let places = Places::new(settings.limits.workers);
         let owners = Arc::new(Self {
             settings: Arc::new(settings),
+            places: Arc::clone(&places),
             slots: Mutex::default(),
             confinement: Arc::default(),
         });
         let weak = Arc::downgrade(&owners);
-        thread::spawn(move || look_after(&weak));
+        thread::spawn(move || look_after(&weak, &places));
         Ok(owners)
     }
 
@@ -82,37 +96,71 @@ impl Owners {
             state: Mutex::default(),
             asking: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
+            places: Arc::clone(&self.places),
+            since: Mutex::new(Instant::now()),
+            leaving: AtomicBool::new(false),
             confinement: Arc::clone(&self.confinement),
         });
         slots.insert(owner.clone(), Arc::clone(&slot));
         slot
     }
 
-    pub fn stop_all(&self) {
-        let slots: Vec<Arc<Slot>> = self.slots.lock().values().cloned().collect();
-        for slot in slots {
-            let _changing = slot.changing.lock();
-            let worker = slot.worker.lock().take();
-            if let Some(worker) = worker {
-                worker.stop();
-            }
-        }
+    /// What workers can give up on this kernel, without opening a file of an owner.
+    pub fn try_out(&self) -> Result<Confinement, TablesError> {
+        let start = start_of(&self.settings, &self.settings.directory);
+        let confinement = Worker::try_out(start).map_err(|error| match error {
+            StartError::Unavailable(message)
+            | StartError::Damaged(message)
+            | StartError::Locked(message) => TablesError::Unavailable(message),
+        })?;
+        let confinement = Confinement { files: confinement.files, calls: confinement.calls };
+        *self.confinement.lock() = Some(confinement);
+        Ok(confinement)
     }
 
-    /// Ends workers that nobody has needed for a while, and the longest unused of too many.
+    /// Ends all workers, side by side. A change that does not end is not waited for.
+    pub fn stop_all(&self) {
+        let slots: Vec<Arc<Slot>> = self.slots.lock().values().cloned().collect();
+        thread::scope(|scope| {
+            for slot in &slots {
+                scope.spawn(|| {
+                    let _changing = slot.changing.try_lock_for(self.settings.patience.end);
+                    let worker = slot.worker.lock().take();
+                    if let Some(worker) = worker {
+                        worker.stop();
+                    }
+                });
+            }
+        });
+    }
+
+    /// Ends workers that nobody has needed for a while and, for those who wait for a place, the longest
+    /// unused; where all are in use, those that have had their turn.
     fn end_unused(&self) {
         let slots: Vec<Arc<Slot>> = self.slots.lock().values().cloned().collect();
-        let mut unused: Vec<(Instant, &Arc<Slot>)> = slots
+        let mut running: Vec<(Instant, &Arc<Slot>)> = slots
             .iter()
-            .filter(|slot| slot.worker.lock().is_some())
+            // One that is held is about to be used.
+            .filter(|slot| slot.worker.try_lock().is_some_and(|worker| worker.is_some()))
             .map(|slot| (*slot.used.lock(), slot))
             .collect();
-        unused.sort_by_key(|(used, _)| *used);
-        let limits = &self.settings.limits;
-        let mut too_many = unused.len().saturating_sub(limits.workers);
-        for (used, slot) in unused {
-            if too_many > 0 || used.elapsed() > limits.idle {
-                too_many = too_many.saturating_sub(usize::from(slot.stop_if_unused()));
+        running.sort_by_key(|(used, _)| *used);
+        let mut wanted = self.places.wanted();
+        let mut in_use = Vec::new();
+        for (used, slot) in running {
+            let may_stay = wanted == 0 && used.elapsed() <= self.settings.limits.idle;
+            if may_stay && !slot.leaving.load(Ordering::Acquire) {
+                continue;
+            }
+            match slot.stop_if_unused() {
+                true => wanted = wanted.saturating_sub(1),
+                false => in_use.push((*slot.since.lock(), slot)),
+            }
+        }
+        in_use.sort_by_key(|(since, _)| *since);
+        for (since, slot) in in_use.into_iter().take(wanted) {
+            if since.elapsed() > TURN {
+                slot.leaving.store(true, Ordering::Release);
             }
         }
     }
@@ -124,44 +172,92 @@ impl Drop for Owners {
     }
 }
 
-fn look_after(owners: &Weak<Owners>) {
+fn look_after(owners: &Weak<Owners>, places: &Places) {
     loop {
-        thread::sleep(LOOK_EVERY);
+        places.wait_for_wanted(Instant::now() + LOOK_EVERY);
         match owners.upgrade() {
             Some(owners) => owners.end_unused(),
             None => return,
         }
+        if places.wanted() > 0 {
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+fn start_of<'a>(settings: &'a TablesSettings, directory: &'a Path) -> Start<'a> {
+    let limits = &settings.limits;
+    let opening = Opening {
+        file: files::DATABASE.to_owned(),
+        memory: limits.memory,
+        threads: limits.threads,
+        queries: limits.at_a_time,
+        file_bytes: limits.file_bytes,
+        process_wall: settings.walls.process,
+        gate: settings.walls.gate,
+        lock: settings.walls.lock,
+    };
+    Start {
+        program: &settings.worker,
+        directory,
+        opening,
+        longest_answer: limits.bytes,
+        patience: settings.patience,
     }
 }
 
 impl Slot {
-    /// The worker, started if none runs.
+    /// The worker, started if none runs and there is a place for it.
     pub fn running(&self) -> Result<Arc<Worker>, TablesError> {
         *self.used.lock() = Instant::now();
-        let mut worker = self.worker.lock();
-        if let Some(worker) = worker.as_ref().filter(|worker| worker.is_alive()) {
-            return Ok(Arc::clone(worker));
+        let deadline = Instant::now() + self.settings.limits.wait;
+        let all_taken = || TablesError::AllPlacesTaken(self.settings.limits.workers);
+        loop {
+            let mut worker = self.worker.try_lock_until(deadline).ok_or_else(all_taken)?;
+            let alive = worker.as_ref().filter(|worker| worker.is_alive());
+            match alive {
+                Some(worker) if self.may_stay() => return Ok(Arc::clone(worker)),
+                Some(_) if Instant::now() < deadline => {
+                    drop(worker);
+                    // Until it is ended, and then in line with the others.
+                    self.places.wait(deadline.min(Instant::now() + LOOK_AGAIN));
+                }
+                Some(_) => return Err(all_taken()),
+                None => {
+                    // The old one lets go of the file before the next one asks for it.
+                    drop(worker.take());
+                    let place = self.places.take(deadline).ok_or_else(all_taken)?;
+                    let started = Arc::new(self.start(place)?);
+                    self.leaving.store(false, Ordering::Release);
+                    *self.since.lock() = Instant::now();
+                    *worker = Some(Arc::clone(&started));
+                    return Ok(started);
+                }
+            }
         }
-        // The old one lets go of the file before the next one asks for it.
-        drop(worker.take());
-        let started = Arc::new(self.start()?);
-        *worker = Some(Arc::clone(&started));
-        Ok(started)
     }
 
-    fn start(&self) -> Result<Worker, TablesError> {
+    /// Whether the worker may be used: it has not had its turn, or nobody waits any more.
+    fn may_stay(&self) -> bool {
+        if self.leaving.load(Ordering::Acquire) && self.places.wanted() == 0 {
+            self.leaving.store(false, Ordering::Release);
+        }
+        !self.leaving.load(Ordering::Acquire)
+    }
+
+    fn start(&self, place: Place) -> Result<Worker, TablesError> {
         let begun = Instant::now();
         let mut damaged_before = false;
+        let mut place = Some(place);
         loop {
             self.directory.prepare(&self.owner).map_err(|error| self.unusable(error))?;
-            let opening = self.opening();
-            let started =
-                Worker::start(&self.settings.worker, &self.directory.workplace(), opening);
+            let workplace = self.directory.workplace();
+            let started = Worker::start(start_of(&self.settings, &workplace), &mut place);
             let reason = match started {
                 Ok(worker) => match self.take_over(&worker) {
                     Ok(()) => return Ok(worker),
                     Err(reason) => {
-                        worker.kill();
+                        place = worker.end();
                         reason
                     }
                 },
@@ -185,20 +281,6 @@ impl Slot {
         }
     }
 
-    fn opening(&self) -> Opening {
-        let limits = &self.settings.limits;
-        Opening {
-            file: files::DATABASE.to_owned(),
-            memory: limits.memory,
-            threads: limits.threads,
-            queries: limits.at_a_time,
-            file_bytes: limits.file_bytes,
-            process_wall: self.settings.walls.process,
-            gate: self.settings.walls.gate,
-            lock: self.settings.walls.lock,
-        }
-    }
-
     /// Learns what is in the file, or why it is not what it should be.
     fn take_over(&self, worker: &Worker) -> Result<(), String> {
         let contents = &worker.contents;
@@ -218,17 +300,19 @@ impl Slot {
     }
 
     fn report(&self, worker: &Worker) {
-        let confinement =
-            Confinement { files: worker.confinement.files, calls: worker.confinement.calls };
+        let confinement = self.confinement_of(worker);
         let before = self.confinement.lock().replace(confinement);
-        let whole = confinement.files && confinement.calls;
-        if before.is_none() && !whole && self.settings.walls.process {
-            tracing::warn!(
-                landlock = confinement.files,
-                seccomp = confinement.calls,
-                "this kernel cannot hold SQL workers back as it should; DuckDB's own lock remains"
-            );
+        if before != Some(confinement)
+            && let Some(lack) = confinement.lack()
+        {
+            let allowed = self.settings.allow_unconfined;
+            tracing::warn!(lack, allowed, "SQL workers are not held back as they should be");
         }
+    }
+
+    /// What holds a worker back.
+    pub fn confinement_of(&self, worker: &Worker) -> Confinement {
+        Confinement { files: worker.confinement.files, calls: worker.confinement.calls }
     }
 
     fn put_aside(&self, reason: &str) -> Result<(), TablesError> {
@@ -254,6 +338,15 @@ impl Slot {
     pub fn failed(&self, worker: &Arc<Worker>, reply: Reply) -> TablesError {
         let reason = match reply {
             Reply::Failed(Failure::Damaged(reason)) => reason,
+            Reply::Failed(Failure::TransactionEnded(message)) => {
+                tracing::error!(
+                    owner = %self.owner,
+                    reason = message,
+                    "a query has ended the transaction in which it may only read; its worker is killed"
+                );
+                worker.kill();
+                return TablesError::Unavailable("A query did what no query may do".to_owned());
+            }
             Reply::Failed(Failure::Unavailable(message)) => {
                 // An instance of DuckDB that has failed does so until it is gone.
                 worker.kill();
@@ -300,8 +393,9 @@ impl Slot {
     fn stop_if_unused(&self) -> bool {
         let Some(_changing) = self.changing.try_lock() else { return false };
         // While this is held, no query can come to have the worker.
-        let mut running = self.worker.lock();
-        if self.asking.load(Ordering::Acquire) > 0 {
+        let Some(mut running) = self.worker.try_lock() else { return false };
+        // Queries hold it while they run.
+        if running.as_ref().is_none_or(|worker| Arc::strong_count(worker) > 1) {
             return false;
         }
         match running.take() {

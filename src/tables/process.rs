@@ -1,11 +1,11 @@
 //! One SQL worker as its parent sees it: started, asked, and ended or killed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::complaints::listen;
+use super::places::Place;
 use super::wire::{self, Definition, Failure, Frame, Opening, Reply, Request};
 use crate::confinement::Confinement;
 use crate::domain::ProgramId;
@@ -23,18 +25,57 @@ pub const VERB: &str = "sql-worker";
 const BEGIN_WITHIN: Duration = Duration::from_secs(20);
 /// How long it may take to open its file: the log of a large change is read again.
 const OPEN_WITHIN: Duration = Duration::from_secs(600);
-/// How long it may take to close its file and end.
-const END_WITHIN: Duration = Duration::from_secs(30);
 /// Between two looks at whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Bytes of a line that it writes to its log.
-const LONGEST_LINE: u64 = 4096;
+/// Bytes of a reply beside the answer to a query: the programs of a file, with all their columns.
+const BESIDE_ANSWERS: usize = 64 << 20;
+
+/// How long a worker may take for what is not a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// To read what it is sent.
+    pub send: Duration,
+    /// To take in rows.
+    pub append: Duration,
+    /// To make a change durable, and to alter tables before rows come.
+    pub commit: Duration,
+    /// To close its file and end.
+    pub end: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            send: Duration::from_secs(30),
+            append: Duration::from_secs(30),
+            commit: Duration::from_secs(120),
+            end: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What a worker is started with.
+pub struct Start<'a> {
+    /// What becomes a worker.
+    pub program: &'a Path,
+    /// Where it works.
+    pub directory: &'a Path,
+    /// How it runs.
+    pub opening: Opening,
+    /// Bytes of the longest answer.
+    pub longest_answer: usize,
+    /// How long it may take.
+    pub patience: Patience,
+}
 
 /// A running worker.
 pub struct Worker {
-    child: Mutex<Child>,
+    process: Arc<Process>,
     requests: Mutex<UnixStream>,
     waiting: Arc<Mutex<Waiting>>,
+    patience: Patience,
+    /// Given back when the process is gone.
+    place: Option<Place>,
     /// What it can give up on this kernel.
     pub confinement: Confinement,
     /// What was in the file when it was opened.
@@ -89,51 +130,100 @@ pub enum NoReply {
     Late,
 }
 
+/// The process of a worker, which whoever finds it broken ends.
+struct Process(Mutex<Child>);
+
+impl Process {
+    fn kill(&self) {
+        let mut child = self.0.lock();
+        // It may have ended already.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
 impl Worker {
-    /// Starts `program` as a worker in `directory`.
+    /// Starts a worker. When it runs, it has taken the place.
     ///
     /// # Errors
     /// When it does not come to open its file.
-    pub fn start(program: &Path, directory: &Path, opening: Opening) -> Result<Self, StartError> {
-        let unavailable = |what: &str, error: std::io::Error| {
+    pub fn start(start: Start<'_>, place: &mut Option<Place>) -> Result<Self, StartError> {
+        let opening = start.opening.clone();
+        let (mut worker, last_words) = Self::spawn(start)?;
+        worker.open(opening).inspect_err(|error| {
+            worker.kill();
+            let words = last_words.and_then(|words| words.join().ok()).unwrap_or_default();
+            tracing::debug!(?error, last_words = words, "a SQL worker has not begun");
+        })?;
+        worker.place = place.take();
+        Ok(worker)
+    }
+
+    /// Ends it at once, and gives its place to another one.
+    pub fn end(mut self) -> Option<Place> {
+        self.kill();
+        self.place.take()
+    }
+
+    /// Starts a worker that opens no file, to learn what it can give up on this kernel.
+    ///
+    /// # Errors
+    /// When it does not begin.
+    pub fn try_out(start: Start<'_>) -> Result<Confinement, StartError> {
+        let request = Request::Try(start.opening.clone());
+        let (worker, _) = Self::spawn(start)?;
+        let asked = worker.ask(&request, &[], BEGIN_WITHIN).map_err(does_not_begin)?;
+        match asked.next(BEGIN_WITHIN).map_err(does_not_begin)? {
+            (Reply::Ready(confinement), _) => Ok(confinement),
+            _ => Err(StartError::Unavailable("The SQL worker does not answer".to_owned())),
+        }
+    }
+
+    fn spawn(start: Start<'_>) -> Result<(Self, Option<thread::JoinHandle<String>>), StartError> {
+        let unavailable = |what: &str, error: io::Error| {
             StartError::Unavailable(format!("The SQL worker {what}: {error}"))
         };
         let (own, other) =
             UnixStream::pair().map_err(|error| unavailable("has no socket", error))?;
-        let mut child = Command::new(program)
+        let mut child = Command::new(start.program)
             .arg(VERB)
-            .current_dir(directory)
+            .current_dir(start.directory)
             .env_clear()
-            .envs(environment(&opening))
+            .envs(environment(&start.opening))
             .stdin(Stdio::from(OwnedFd::from(other)))
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| unavailable("cannot be started", error))?;
         let last_words = child.stderr.take().map(listen);
-        let replies = own.try_clone().map_err(|error| unavailable("has no socket", error))?;
-        let waiting = Arc::new(Mutex::new(Waiting::default()));
-        let hand_over = Arc::clone(&waiting);
-        thread::spawn(move || distribute(replies, &hand_over));
-        let mut worker = Self {
-            child: Mutex::new(child),
+        let process = Arc::new(Process(Mutex::new(child)));
+        let worker = Self {
+            process: Arc::clone(&process),
             requests: Mutex::new(own),
-            waiting,
+            waiting: Arc::default(),
+            patience: start.patience,
+            place: None,
             confinement: Confinement { files: false, calls: false },
             contents: Contents::default(),
         };
-        worker.open(opening).inspect_err(|error| {
-            worker.kill();
-            let words = last_words.and_then(|words| words.join().ok()).unwrap_or_default();
-            tracing::debug!(?error, last_words = words, "a SQL worker has not begun");
-        })?;
-        Ok(worker)
+        let replies = worker.requests.lock().try_clone();
+        let replies = replies.map_err(|error| unavailable("has no socket", error))?;
+        let waiting = Arc::clone(&worker.waiting);
+        let longest = start.longest_answer.saturating_add(BESIDE_ANSWERS);
+        thread::spawn(move || {
+            let broken = distribute(replies, longest, &waiting);
+            if let Err(error) = broken {
+                tracing::warn!(%error, "a SQL worker does not speak as it should; it is ended");
+                process.kill();
+            }
+        });
+        Ok((worker, last_words))
     }
 
     fn open(&mut self, opening: Opening) -> Result<(), StartError> {
-        let gone = |_| StartError::Unavailable("The SQL worker does not begin".to_owned());
-        let asked = self.ask(&Request::Open(opening), &[]).map_err(gone)?;
-        let (ready, _) = asked.next(BEGIN_WITHIN).map_err(gone)?;
+        let opened = self.ask(&Request::Open(opening), &[], BEGIN_WITHIN);
+        let asked = opened.map_err(does_not_begin)?;
+        let (ready, _) = asked.next(BEGIN_WITHIN).map_err(does_not_begin)?;
         let Reply::Ready(confinement) = ready else {
             return Err(StartError::Unavailable("The SQL worker does not answer".to_owned()));
         };
@@ -153,17 +243,23 @@ impl Worker {
             Reply::Failed(
                 Failure::Unavailable(message)
                 | Failure::Refused(message)
-                | Failure::TooLarge(message),
+                | Failure::TooLarge(message)
+                | Failure::TransactionEnded(message),
             ) => Err(StartError::Unavailable(message)),
             other => Err(StartError::Unavailable(format!("The SQL worker answers {other:?}"))),
         }
     }
 
-    /// Asks something.
+    /// Asks something that it has to have read within a time.
     ///
     /// # Errors
-    /// When the worker is gone.
-    pub fn ask(&self, request: &Request, body: &[u8]) -> Result<Asked<'_>, NoReply> {
+    /// When the worker is gone, or does not read.
+    pub fn ask(
+        &self,
+        request: &Request,
+        body: &[u8],
+        within: Duration,
+    ) -> Result<Asked<'_>, NoReply> {
         // Opening is answered twice.
         let (caller, answers) = sync_channel(2);
         let id = {
@@ -177,19 +273,40 @@ impl Worker {
             id
         };
         let asked = Asked { worker: self, id, answers };
-        match wire::write(&mut *self.requests.lock(), id, request, body) {
-            Ok(()) => Ok(asked),
-            Err(_) => Err(NoReply::Gone),
-        }
+        self.send(id, request, body, within)?;
+        Ok(asked)
     }
 
     /// Says something that is not answered.
     ///
     /// # Errors
-    /// When the worker is gone.
+    /// When the worker is gone, or does not read.
     pub fn tell(&self, request: &Request) -> Result<(), NoReply> {
-        let told = wire::write(&mut *self.requests.lock(), 0, request, &[]);
-        told.map_err(|_| NoReply::Gone)
+        self.send(0, request, &[], self.patience.send)
+    }
+
+    /// A worker that reads nothing is ended: half of a frame may be on its way.
+    fn send(
+        &self,
+        id: u32,
+        request: &Request,
+        body: &[u8],
+        within: Duration,
+    ) -> Result<(), NoReply> {
+        let deadline = Instant::now() + within;
+        let Some(socket) = self.requests.try_lock_until(deadline) else {
+            return Err(NoReply::Late);
+        };
+        let sent = wire::write(&mut Until { socket: &socket, deadline }, id, request, body);
+        sent.map_err(|_| {
+            self.kill();
+            NoReply::Gone
+        })
+    }
+
+    /// How long it may take.
+    pub fn patience(&self) -> Patience {
+        self.patience
     }
 
     /// Whether it still runs.
@@ -199,23 +316,21 @@ impl Worker {
 
     /// Its process id.
     pub fn id(&self) -> u32 {
-        self.child.lock().id()
+        self.process.0.lock().id()
     }
 
-    /// Ends it at once. Whoever waits for a reply learns that it is gone.
+    /// Ends it at once, whoever is sending something to it. Whoever waits for a reply learns that it is
+    /// gone.
     pub fn kill(&self) {
-        let mut child = self.child.lock();
-        // It may have ended already.
-        let _ = child.kill();
-        let _ = child.wait();
+        self.process.kill();
     }
 
     /// Lets it close its file and end, and kills it when it does not.
     pub fn stop(&self) {
-        if self.tell(&Request::Stop).is_ok() {
-            let deadline = Instant::now() + END_WITHIN;
+        let deadline = Instant::now() + self.patience.end;
+        if self.send(0, &Request::Stop, &[], self.patience.end).is_ok() {
             while Instant::now() < deadline {
-                if !matches!(self.child.lock().try_wait(), Ok(None)) {
+                if !matches!(self.process.0.lock().try_wait(), Ok(None)) {
                     return;
                 }
                 thread::sleep(LOOK_EVERY);
@@ -262,34 +377,51 @@ fn environment(opening: &Opening) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Gives replies to those who wait, until there are no more.
-fn distribute(mut replies: UnixStream, waiting: &Mutex<Waiting>) {
-    while let Ok(Some(Frame { id, head, body })) = wire::read::<Reply>(&mut replies, 256 << 20) {
-        let caller = waiting.lock().callers.get(&id).cloned();
-        if let Some(caller) = caller {
-            // Who waits no longer does not need it.
-            let _ = caller.try_send((head, body));
+/// Writes to a socket until a time.
+struct Until<'a> {
+    socket: &'a UnixStream,
+    deadline: Instant,
+}
+
+impl Write for Until<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
         }
+        self.socket.set_write_timeout(Some(left))?;
+        self.socket.write(bytes)
     }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+fn does_not_begin(_: NoReply) -> StartError {
+    StartError::Unavailable("The SQL worker does not begin".to_owned())
+}
+
+/// Gives replies to those who wait, until there are no more.
+///
+/// # Errors
+/// When the worker sends what is no reply.
+fn distribute(mut replies: UnixStream, longest: usize, waiting: &Mutex<Waiting>) -> io::Result<()> {
+    let ended = loop {
+        match wire::read::<Reply>(&mut replies, longest) {
+            Ok(Some(Frame { id, head, body })) => {
+                let caller = waiting.lock().callers.get(&id).cloned();
+                if let Some(caller) = caller {
+                    // Who waits no longer does not need it.
+                    let _ = caller.try_send((head, body));
+                }
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
     let mut waiting = waiting.lock();
     waiting.gone = true;
     waiting.callers.clear();
-}
-
-/// Notes what a worker complains about, and returns the last of it.
-fn listen(words: ChildStderr) -> thread::JoinHandle<String> {
-    thread::spawn(move || {
-        let mut lines = BufReader::new(words);
-        let mut last = String::new();
-        loop {
-            let mut line = Vec::new();
-            match lines.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-                Ok(read) if read > 0 => {
-                    last = String::from_utf8_lossy(&line).trim_end().to_owned();
-                    tracing::warn!(words = last, "a SQL worker says");
-                }
-                _ => return last,
-            }
-        }
-    })
+    ended
 }

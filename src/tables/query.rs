@@ -88,4 +88,10 @@ pub enum QueryError {
     /// The tables cannot be read right now.
     #[error("{0}; try again")]
     Unavailable(String),
+    /// Workers are not held back as they should be, and the operator has not said that they may run so.
+    #[error(
+        "SQL queries are refused here, because {0}: the operator may allow them with \
+         queries.allow_unconfined"
+    )]
+    Unconfined(&'static str),
 }

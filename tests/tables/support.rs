@@ -6,7 +6,7 @@ use std::time::Duration;
 use orrery::domain::{ContractId, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
 use orrery::tables::query::{QueryError, QueryRequest};
 use orrery::tables::schema::{ProgramSchema, SchemaError, SchemaLimits};
-use orrery::tables::{Change, QueryLimits, Row, Tables, TablesSettings, Walls, event_id};
+use orrery::tables::{Change, Patience, QueryLimits, Row, Tables, TablesSettings, Walls, event_id};
 use serde_json::Value;
 use stellar_xdr::{
     Int128Parts, ScBytes, ScMap, ScMapEntry, ScString, ScSymbol, ScVal, ScVec, UInt128Parts,
@@ -33,6 +33,8 @@ impl World {
             worker: PathBuf::from(env!("CARGO_BIN_EXE_orrery")),
             limits: QueryLimits::default(),
             walls: Walls::default(),
+            allow_unconfined: true,
+            patience: Patience::default(),
         };
         change(&mut settings);
         let tables = Tables::open(settings.clone()).unwrap();

@@ -54,8 +54,11 @@ impl<'a> Text<'a> {
         }
         let options = rest.trim_start_matches(BLANKS).strip_prefix('(');
         if let Some((options, after)) = options.and_then(|inside| inside.split_once(')')) {
-            let words: Vec<String> =
-                options.split(BLANKS).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+            let words: Vec<String> = options
+                .split(BLANKS)
+                .filter(|word| !word.is_empty())
+                .map(str::to_lowercase)
+                .collect();
             let words = words.join(" ");
             if let Some((_, before)) = OPTIONS.iter().find(|(options, _)| *options == words) {
                 return Self { query: sql, before, examined: after };
@@ -217,7 +220,11 @@ mod tests {
             ("\x0b\r\n explain\tselect 1", PLAIN, "\tselect 1"),
             ("explain analyze select 1", ANALYZE, " select 1"),
             ("EXPLAIN(FORMAT  json)SELECT 1", "EXPLAIN (FORMAT json) ", "SELECT 1"),
-            ("EXPLAIN ( analyze ,format json) SELECT 1", PLAIN, " ( analyze ,format json) SELECT 1"),
+            (
+                "EXPLAIN ( analyze ,format json) SELECT 1",
+                PLAIN,
+                " ( analyze ,format json) SELECT 1",
+            ),
             (
                 "EXPLAIN (ANALYZE, FORMAT json) SELECT 1",
                 "EXPLAIN (ANALYZE, FORMAT json) ",
@@ -260,7 +267,15 @@ mod tests {
             ("(')'".repeat(201), brackets),
             ("(\")\"`)`".repeat(201), brackets),
             (format!("'{}'", "(".repeat(300)), None),
-            (format!("/*{}*/ --{}\n'it''s {}'", "(".repeat(300), "(".repeat(300), "[".repeat(300)), None),
+            (
+                format!(
+                    "/*{}*/ --{}\n'it''s {}'",
+                    "(".repeat(300),
+                    "(".repeat(300),
+                    "[".repeat(300)
+                ),
+                None,
+            ),
             // From here on it cannot be told simply what closes.
             ("(E'\\')'')'".repeat(201), brackets),
             ("($a$)$a$".repeat(201), brackets),

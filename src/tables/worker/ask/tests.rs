@@ -1,1 +1,367 @@
+use std::fs;
+use std::sync::Arc;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tempfile::TempDir;
+
 use super::*;
+use crate::tables::query::{Format, Numbers};
+use crate::tables::worker::database::Database;
+
+/// What no query may get to see, in a table of the service's own and in a file.
+const SECRET: &str = "canary-51d2";
+/// What has to be as it was after each query: rows, and everything that has a name.
+const STATE: &str = "SELECT concat_ws('; ',
+    (SELECT concat(count(*), sum(a)) FROM retroshade.program_1_swap),
+    (SELECT string_agg(secret) FROM orrery.canary),
+    (SELECT list_sort(list(schema_name || table_name)) FROM duckdb_tables()),
+    (SELECT list_sort(list(view_name)) FROM duckdb_views() WHERE NOT internal),
+    (SELECT count(*) FROM duckdb_schemas()),
+    (SELECT list_sort(list(function_name)) FROM duckdb_functions() WHERE NOT internal),
+    (SELECT list_sort(list(database_name)) FROM duckdb_databases()),
+    (SELECT count(*) FROM duckdb_secrets()), (SELECT count(*) FROM duckdb_variables()),
+    (SELECT md5(list_sort(list(name || value))::VARCHAR) FROM duckdb_settings()))";
+
+/// A worker's database with a canary in it and one beside it.
+struct Range {
+    directory: TempDir,
+    reader: Reader,
+    changes: Connection,
+    examiner: Examiner,
+    timer: Arc<Timer>,
+}
+
+impl Range {
+    fn new(gate: bool) -> Self {
+        let directory = TempDir::new().unwrap();
+        fs::write(directory.path().join("outside.csv"), format!("a\n{SECRET}\n")).unwrap();
+        let opening = Opening {
+            file: directory.path().join("tables.duckdb").to_str().unwrap().to_owned(),
+            memory: 256 << 20,
+            threads: 1,
+            queries: 1,
+            file_bytes: 1 << 30,
+            process_wall: false,
+            gate,
+            lock: true,
+        };
+        let (database, _) = Database::open(&opening).unwrap();
+        let Database { changes, mut readers } = database;
+        let tables = format!(
+            "CREATE TABLE retroshade.program_1_swap AS SELECT range AS a FROM range(5);
+             CREATE TABLE orrery.canary AS SELECT '{SECRET}' AS secret"
+        );
+        changes.execute_batch(&tables).unwrap();
+        let reader = readers.pop().unwrap();
+        let names = Names::default();
+        names.write().insert("program_1_swap".to_owned());
+        let examiner = Examiner::new(&reader.parser, &opening, names).unwrap();
+        let timer = Arc::new(Timer::default());
+        let running = Arc::clone(&timer);
+        std::thread::spawn(move || running.run());
+        Self { directory, reader, changes, examiner, timer }
+    }
+
+    fn ask(&self, sql: &str) -> Result<String, Failure> {
+        let sql =
+            sql.replace("{outside}", self.directory.path().join("outside.csv").to_str().unwrap());
+        let question = Question {
+            sql,
+            params: Vec::new(),
+            rows: 1_000,
+            bytes: 1 << 20,
+            milliseconds: 10_000,
+            numbers: Numbers::Exact,
+            format: Format::Rows,
+        };
+        let answer = answer(&self.reader, &self.examiner, &self.timer, &question);
+        answer.map(|bytes| String::from_utf8(bytes).unwrap())
+    }
+
+    fn state(&self) -> String {
+        self.changes.query_row(STATE, [], |row| row.get(0)).unwrap()
+    }
+}
+
+#[test]
+fn a_transaction_that_was_ended_is_noticed_and_errors_are_not_taken_for_it() {
+    let range = Range::new(true);
+    let connection = &range.reader.connection;
+    let within = |sql: &str, milliseconds: u64| {
+        let deadline = Instant::now() + Duration::from_millis(milliseconds);
+        let timed = range.timer.start(range.reader.stop(), deadline);
+        only_reading(connection, timed, |timed| {
+            let done = connection.execute_batch(sql);
+            done.map_err(|error| failure(&error.to_string(), timed))
+        })
+    };
+    for sql in ["COMMIT", "ROLLBACK", "COMMIT; SELECT 1", "SELECT 1; COMMIT; nonsense"] {
+        assert!(matches!(within(sql, 10_000), Err(Failure::TransactionEnded(_))), "{sql}");
+    }
+    assert_eq!(within("SELECT 1", 10_000), Ok(()));
+    for sql in [
+        "SELECT 'a'::INTEGER",
+        "SELECT error('x')",
+        "SELECT nope",
+        "BEGIN",
+        "INSERT INTO program_1_swap VALUES (1)",
+        "CREATE TABLE x (a INTEGER)",
+    ] {
+        assert!(matches!(within(sql, 10_000), Err(Failure::Refused(_))), "{sql}");
+    }
+    let endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c";
+    assert_eq!(within(endless, 100), Err(Failure::TimedOut));
+    assert_eq!(within("SELECT 1", 10_000), Ok(()));
+}
+
+#[test]
+fn without_the_gate_only_one_statement_that_reads_is_executed() {
+    let range = Range::new(false);
+    let before = range.state();
+    for sql in [
+        "SELECT 1; SELECT 2",
+        "COMMIT; DROP TABLE program_1_swap",
+        "/* /* */ EXPLAIN SELECT $x$*/ COMMIT; DROP TABLE program_1_swap; SELECT 1 -- $x$",
+        "EXPLAIN ANALYZE DELETE FROM program_1_swap",
+        "EXPLAIN ANALYZE CREATE TEMP TABLE x AS SELECT 1",
+        "/**/EXPLAIN ANALYZE CREATE TEMP TABLE x AS SELECT 1",
+        "CREATE TEMP TABLE x AS SELECT 1",
+        "CREATE TEMP VIEW pool AS SELECT 1",
+        "CREATE MACRO f() AS 1",
+        "SET VARIABLE x = 1",
+        "ATTACH ':memory:' AS m",
+        "COMMIT",
+        "ROLLBACK",
+        "USE orrery",
+        "PREPARE p AS SELECT 1",
+        "CALL force_checkpoint()",
+        "",
+    ] {
+        assert!(matches!(range.ask(sql), Err(Failure::Refused(_))), "{sql}");
+        assert_eq!(range.state(), before, "{sql}");
+    }
+    assert_eq!(range.ask("SELECT count(*) AS n FROM program_1_swap").unwrap(), "[{\"n\":5}]");
+}
+
+/// What texts are made of: everything that the tokenizer has a rule for, whole and unfinished, and
+/// statements that read, that must not be executed, and that tell what nobody may know.
+const PIECES: &[&str] = &[
+    " ",
+    "\t",
+    "\n",
+    "\r",
+    "\r\n",
+    "\x0b",
+    "\x0c",
+    "\u{a0}",
+    "\u{2003}",
+    "\u{200b}",
+    "\u{2060}",
+    "\u{3000}",
+    "\u{feff}",
+    "/*",
+    "*/",
+    "/**/",
+    "/* /* */",
+    "/*/",
+    "*/*",
+    "--",
+    "-- ",
+    "--\r",
+    "--\n",
+    "'",
+    "''",
+    "\"",
+    "\"\"",
+    "`",
+    "E'",
+    "e'\\'",
+    "\\'",
+    "\\",
+    "x'",
+    "X'00'",
+    "b'",
+    "N'",
+    "U&'",
+    "U&\"",
+    "$",
+    "$$",
+    "$x$",
+    "$y$",
+    "$é$",
+    "$1",
+    "$1$",
+    "$a",
+    "$x$ $x",
+    "1e",
+    "1e'",
+    "1E'\\'",
+    "1_0",
+    ".",
+    "a$b$",
+    "?",
+    "::",
+    ":=",
+    ":",
+    "->",
+    ";",
+    ";;",
+    ",",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    "=",
+    "@",
+    "#1",
+    "1",
+    "a",
+    "EXPLAIN",
+    "explain ",
+    "EXPLAIN ANALYZE ",
+    "EXPLAIN (ANALYZE) ",
+    "EXPLAIN (FORMAT json) ",
+    "EXPLAIN(",
+    "ANALYZE ",
+    "(FORMAT json)",
+    "(SQL)",
+    "SELECT",
+    "SELECT 1",
+    " SELECT 1 ",
+    "FROM (SELECT 1)",
+    "(SELECT 1)",
+    " AS a",
+    "WITH a AS (SELECT 1) ",
+    "FROM a",
+    "SELECT a FROM program_1_swap",
+    "FROM program_1_swap",
+    "DESCRIBE program_1_swap",
+    "SHOW TABLES",
+    "SUMMARIZE program_1_swap",
+    "VALUES (1)",
+    " UNION ALL ",
+    " LIMIT 1",
+    "SELECT secret FROM orrery.canary",
+    "FROM orrery.canary",
+    "orrery.canary",
+    "(SELECT string_agg(secret) FROM orrery.canary)",
+    "SELECT * FROM read_text('{outside}')",
+    "FROM '{outside}'",
+    "SELECT * FROM duckdb_settings()",
+    "query('FROM orrery.canary')",
+    "COMMIT",
+    "COMMIT;",
+    "ROLLBACK;",
+    "BEGIN;",
+    "DROP TABLE program_1_swap",
+    "CREATE TABLE x (a INTEGER)",
+    "CREATE TEMP TABLE x AS SELECT 1",
+    "CREATE MACRO f() AS 1",
+    "SET VARIABLE x = 1",
+    "DELETE FROM program_1_swap",
+    "UPDATE retroshade.program_1_swap SET a = 0",
+    "ATTACH ':memory:' AS m",
+    "INSERT INTO program_1_swap VALUES (9)",
+    "PRAGMA database_list",
+    "USE orrery",
+    "CHECKPOINT",
+    "PREPARE p AS SELECT 1",
+    "CALL force_checkpoint()",
+    "COPY program_1_swap TO '{outside}'",
+];
+
+/// Frames in which a text is one thing to a reader that knows some of the rules, and another to DuckDB.
+const FRAMES: &[(&str, &str)] = &[
+    ("", ""),
+    ("", ""),
+    ("/* /* */ EXPLAIN SELECT $x$*/ ", " -- $x$"),
+    ("--\r", "\n EXPLAIN FROM (SELECT 1)"),
+    ("SELECT 'a\\' ; ", " --'"),
+    ("SELECT E'a\\'' ; ", " --"),
+    ("SELECT $a$ $b$ $a$; ", " $b$"),
+    ("EXPLAIN ", ""),
+    ("EXPLAIN ANALYZE ", ""),
+    ("EXPLAIN (", ") SELECT 1"),
+    ("SELECT 1 /* ", " */"),
+    ("SELECT 1 -- ", "\r"),
+    ("SELECT \"a\"\"", "\"\""),
+    ("SELECT `a``", "`"),
+    ("SELECT $x$", "$x$"),
+    ("EXPLAIN /*", "*/ SELECT 1"),
+    ("EXPLAIN --", "\nSELECT 1"),
+    ("SELECT 1; ", ""),
+    ("", "; SELECT 1"),
+    ("EXPLAIN SELECT $x$ ", " $x$"),
+    ("\u{feff}EXPLAIN ", ""),
+    ("EXPLAIN\u{a0}", ""),
+    ("(", ")"),
+];
+
+fn made(random: &mut StdRng) -> String {
+    let (before, after) = FRAMES[random.random_range(0..FRAMES.len())];
+    let pieces =
+        (0..random.random_range(1..8)).map(|_| PIECES[random.random_range(0..PIECES.len())]);
+    format!("{before}{}{after}", pieces.collect::<String>())
+}
+
+/// The same parser, in a database of its own: what it says of a text that was executed does not come from
+/// what let it pass.
+fn another_parser() -> (Witness, Connection) {
+    let database = crate::memory::duckdb::Database::open(":memory:", &[]).unwrap();
+    let witness = database.witness().unwrap();
+    witness
+        .run("CREATE SCHEMA retroshade; CREATE TABLE retroshade.program_1_swap (a BIGINT); USE retroshade")
+        .unwrap();
+    (witness, database.connect().unwrap())
+}
+
+#[test]
+fn what_is_executed_is_what_was_examined_and_one_statement_that_reads() {
+    let full = std::env::var("ORRERY_TEST_SIZE").as_deref() == Ok("full");
+    let rounds = if full { 1_000_000 } else { 3_000 };
+    let seed = 0x5e1ec7;
+    let range = Range::new(true);
+    let (witness, parser) = another_parser();
+    let before = range.state();
+    let serialized = |sql: &str| -> String {
+        parser.query_row("SELECT json_serialize_sql(?::VARCHAR)", [sql], |row| row.get(0)).unwrap()
+    };
+    let mut random = StdRng::seed_from_u64(seed);
+    let (mut answered, mut plans, mut refused) = (0u64, 0u64, 0u64);
+    for round in 0..rounds {
+        let sql = made(&mut random);
+        let say = || format!("round {round}: {sql:?}");
+        let answer = range.ask(&sql);
+        let said = match &answer {
+            Ok(rows) => rows.clone(),
+            Err(Failure::Refused(sentence) | Failure::TooLarge(sentence)) => sentence.clone(),
+            Err(other) => panic!("{}: {other:?}", say()),
+        };
+        assert!(!said.contains(SECRET), "{}: {said}", say());
+        assert_eq!(range.state(), before, "{}", say());
+        if answer.is_err() {
+            refused += 1;
+            continue;
+        }
+        let text = Text::of(&sql);
+        let executed = text.executed();
+        assert!(executed.ends_with(text.examined) && sql.ends_with(text.examined), "{}", say());
+        let kind = witness.only_statement(&executed);
+        if text.before.is_empty() {
+            assert_eq!(kind, Ok(Some(Kind::Select)), "{}", say());
+            answered += 1;
+        } else {
+            assert_eq!(kind, Ok(Some(Kind::Explain)), "{}", say());
+            // What the plan is of is one statement that reads, and by itself the same as in the query.
+            assert_eq!(witness.only_statement(text.examined), Ok(Some(Kind::Select)), "{}", say());
+            plans += 1;
+        }
+        let seen = serialized(text.examined);
+        assert!(seen.starts_with("{\"error\":false") && !seen.contains("canary"), "{}", say());
+    }
+    // It is a test only if a good part of the texts is executed.
+    assert!(answered > rounds / 200 && plans > rounds / 500, "{answered} {plans} {refused}");
+}

@@ -73,7 +73,9 @@ fn what_is_refused_is_refused_for_its_reason() {
     ] {
         assert_eq!(pass(sql), Err(refused(sentence)), "{sql}");
     }
-    for sql in ["DROP TABLE program_1_swap", "/**/EXPLAIN SELECT 1", "EXPLAIN DROP TABLE program_1_swap"] {
+    for sql in
+        ["DROP TABLE program_1_swap", "/**/EXPLAIN SELECT 1", "EXPLAIN DROP TABLE program_1_swap"]
+    {
         let Err(Failure::Refused(sentence)) = pass(sql) else { panic!("{sql}") };
         assert!(sentence.starts_with("Only statements that read are answered"), "{sentence}");
     }
