@@ -14,6 +14,7 @@ use super::block_cache::{BlockCache, Removals};
 use super::bytes::Malformed;
 use super::columns::{BlockKey, Family, HashTag, Key};
 use super::compression::{self, Content};
+use super::faults::{Faults, WriteKind};
 use crate::domain::EventId;
 
 /// Blocks of decompressed records; the rest of the cache is RocksDB's own indexes and filters.
@@ -45,6 +46,7 @@ pub(super) struct Database {
     db: DB,
     cache: Cache,
     event_blocks: BlockCache,
+    faults: Faults,
 }
 
 /// A state of the database that does not change while it is read.
@@ -61,7 +63,7 @@ impl Database {
         let families =
             Family::ALL.map(|f| ColumnFamilyDescriptor::new(f.name(), family_options(f, &cache)));
         let db = DB::open_cf_descriptors(&database_options(), path, families)?;
-        Ok(Self { db, cache, event_blocks: BlockCache::new() })
+        Ok(Self { db, cache, event_blocks: BlockCache::new(), faults: Faults::default() })
     }
 
     /// Opens a database that is there already, without changing it. What only its log holds is read
@@ -76,7 +78,7 @@ impl Database {
             ColumnFamilyDescriptor::new(family.name(), family_options(family, &cache))
         });
         let db = DB::open_cf_descriptors_read_only(&options, path, families, false)?;
-        Ok(Self { db, cache, event_blocks: BlockCache::new() })
+        Ok(Self { db, cache, event_blocks: BlockCache::new(), faults: Faults::default() })
     }
 
     /// Whether every family is there: one that is opened to be read may lack some.
@@ -149,12 +151,12 @@ impl Database {
     pub(super) fn write_synced(&self, batch: Batch<'_>) -> Result<(), StoreError> {
         let mut options = WriteOptions::default();
         options.set_sync(true);
-        Ok(self.db.write_opt(batch.batch, &options)?)
+        self.write(WriteKind::Synced, batch, &options)
     }
 
     /// Writes a batch to the log without waiting for the disk: a crash of the machine may undo it.
     pub(super) fn write_logged(&self, batch: Batch<'_>) -> Result<(), StoreError> {
-        Ok(self.db.write_opt(batch.batch, &WriteOptions::default())?)
+        self.write(WriteKind::Logged, batch, &WriteOptions::default())
     }
 
     /// Writes a batch to memory only: it is durable after the next [`Self::flush`], and until then
@@ -162,14 +164,30 @@ impl Database {
     pub(super) fn write_unlogged(&self, batch: Batch<'_>) -> Result<(), StoreError> {
         let mut options = WriteOptions::default();
         options.disable_wal(true);
-        Ok(self.db.write_opt(batch.batch, &options)?)
+        self.write(WriteKind::Unlogged, batch, &options)
+    }
+
+    /// The one way in which rows are written.
+    fn write(
+        &self,
+        kind: WriteKind,
+        batch: Batch<'_>,
+        options: &WriteOptions,
+    ) -> Result<(), StoreError> {
+        self.faults.write(kind, || Ok(self.db.write_opt(batch.batch, options)?))
     }
 
     /// Makes everything written so far durable.
     pub(super) fn flush(&self) -> Result<(), StoreError> {
         let families = Family::ALL.map(|family| self.handle(family));
         let families = families.into_iter().collect::<Result<Vec<_>, _>>()?;
-        Ok(self.db.flush_cfs_opt(&families, &rocksdb::FlushOptions::default())?)
+        let options = rocksdb::FlushOptions::default();
+        self.faults.write(WriteKind::Flush, || Ok(self.db.flush_cfs_opt(&families, &options)?))
+    }
+
+    /// Failures of writes that a test plans.
+    pub(super) fn faults(&self) -> &Faults {
+        &self.faults
     }
 
     /// Sorts a family into its final form.

@@ -16,6 +16,7 @@ mod digest;
 mod entries;
 mod error;
 mod events;
+mod faults;
 mod format;
 mod generation;
 mod index_rows;
@@ -50,6 +51,7 @@ pub use completeness::CoveredLedgers;
 pub use digest::Digest;
 pub use entries::EntryReader;
 pub use error::StoreError;
+pub use faults::{Fault, Faults, WriteKind};
 pub use format::{FORMAT, FormatVersion};
 pub use generation::Generation;
 pub use indexed_as::IndexedAs;
@@ -200,6 +202,11 @@ impl Store {
     /// The generation of everything that can be read here; `None` while a write is under way.
     pub fn generation(&self) -> Option<Generation> {
         self.generations.now()
+    }
+
+    /// Failures of writes that a test plans, to see what follows from them.
+    pub fn faults(&self) -> &Faults {
+        self.database.faults()
     }
 
     /// What the store holds.
