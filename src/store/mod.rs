@@ -58,7 +58,7 @@ pub use indexed_as::IndexedAs;
 pub use known_entries::KnownEntry;
 pub use ledgers::{LedgerCounts, LedgerRow};
 pub use prepare::{IndexOptions, PreparedLedger};
-pub use programs::{ProgramChanges, Queued};
+pub use programs::{ProgramChanges, Queued, WaitingRun};
 pub use query::{
     EventQuery, EventRecord, QueryCost, StoreStatus, TopicFilter, TransactionPosition,
     TransactionQuery, TransactionRecord,
@@ -100,6 +100,8 @@ struct Writer {
     unlogged: bool,
     /// Whether new ledgers are queued for programs.
     queue: bool,
+    /// Bytes of `known_entries`, once they were counted.
+    known_bytes: Option<u64>,
 }
 
 /// What is stored over all ledgers, less what was pruned.
