@@ -5,6 +5,8 @@ use warp::http::StatusCode;
 use crate::auth::{Refusal, TokenError};
 use crate::domain::excerpt;
 use crate::programs::ProgramError;
+use crate::programs::engine::RunError;
+use crate::programs::state::StateError;
 use crate::store::StoreError;
 use crate::tables::query::QueryError;
 
@@ -74,8 +76,9 @@ pub enum ApiError {
     /// Programs are not served here.
     #[error("custom indexing programs are not running here: give the operator the request id")]
     NoPrograms,
-    /// What was asked of programs was not done.
-    #[error(transparent)]
+    /// What was asked of programs was not done. Where the reason is for the operator alone, the operator
+    /// reads it in the log.
+    #[error("{}", .0.sentence())]
     Program(#[from] ProgramError),
     /// The service is down, as `/rest/health/ready` reports it.
     #[error("the service is not ready: {0}")]
@@ -174,10 +177,15 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         ProgramError::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
         ProgramError::Query(error) => of_query(error),
         ProgramError::Tables(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+        ProgramError::State(StateError::Upstream(_))
+        | ProgramError::Run(RunError::State(StateError::Upstream(_))) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
+        }
         ProgramError::Engine(_)
         | ProgramError::State(_)
         | ProgramError::Transaction(_)
         | ProgramError::Run(_)
+        | ProgramError::Outgrown(_)
         | ProgramError::Damaged(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         ProgramError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
     }

@@ -373,6 +373,9 @@ fn log_failure(head: &Head, id: &HeaderValue, error: &ApiError) {
     let (id, path) = (id.to_str().ok(), head.path.as_str());
     match error {
         ApiError::Store(cause) => tracing::error!(id, path, %cause, "the store failed"),
+        ApiError::Program(cause) if cause.is_internal() => {
+            tracing::error!(id, path, %cause, "what was asked of programs was not done");
+        }
         ApiError::Token(TokenError::Unverifiable(cause)) => {
             tracing::error!(id, path, %cause, "revocations cannot be read");
         }

@@ -32,6 +32,10 @@ pub struct Programs {
     pub columns: NonZeroU32,
     /// Nesting of an emitted value.
     pub depth: NonZeroU32,
+    /// Entries that one run may ask for that are not stored, beside those that its transaction declared.
+    pub lookups: NonZeroU32,
+    /// Milliseconds that looking up such entries may take in one run.
+    pub lookup_ms: NonZeroU32,
     /// MiB of rows that one owner may have.
     pub owner_mib: NonZeroU32,
 }
@@ -77,6 +81,8 @@ impl Default for Programs {
             emitted_kib: count(1024),
             columns: count(100),
             depth: count(8),
+            lookups: count(64),
+            lookup_ms: count(5000),
             owner_mib: count(10 << 10),
         }
     }

@@ -53,6 +53,12 @@ pub struct Order {
     pub errors: u64,
     /// Rows that are new.
     pub rows: u64,
+    /// Runs that failed since the last one that did not.
+    #[serde(default)]
+    pub errors_in_a_row: u32,
+    /// Application order of the first transaction of `next` that is not done, when those before it are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<u32>,
     /// What there is to say about it, as one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -74,6 +80,8 @@ impl Order {
             executions: 0,
             errors: 0,
             rows: 0,
+            errors_in_a_row: 0,
+            part: None,
             message: (missing > 0)
                 .then(|| format!("{missing} of the ledgers come after the newest that is stored")),
         }
@@ -89,6 +97,7 @@ impl Order {
 
     /// All ledgers before `next` are done.
     pub(super) fn reached(&mut self, next: Option<LedgerSeq>) {
+        self.part = None;
         match next.filter(|next| *next <= self.ledgers.last) {
             Some(next) => self.next = next,
             None => {

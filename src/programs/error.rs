@@ -1,7 +1,7 @@
 //! Why something asked of the programs was not done.
 
-use super::engine::EngineError;
-use super::state::StateError;
+use super::engine::{EngineError, RunError};
+use super::state::{StateError, UpstreamError};
 use super::transaction::TransactionError;
 use crate::domain::{ContractId, ProgramId};
 use crate::store::StoreError;
@@ -69,8 +69,105 @@ pub enum ProgramError {
     Store(#[from] StoreError),
     /// A run failed through no fault of the program's.
     #[error("a run could not be made: {0}")]
-    Run(String),
+    Run(#[from] RunError),
+    /// A table that two runs made grow at the same time has no place for the rows of the second.
+    #[error("rows of a run do not fit to its table as it is now: {0}")]
+    Outgrown(String),
     /// Something stored is not what it should be.
     #[error("{0} is damaged in the store: restore a backup, or delete the program")]
     Damaged(&'static str),
 }
+
+/// Whose trouble it is that something cannot be done for a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The service's: its store fails.
+    Store,
+    /// The service's: the server that it asks for entries answers nobody.
+    Upstream,
+    /// The program's, or of what it is run on.
+    Own,
+}
+
+impl ProgramError {
+    /// Whose trouble it is.
+    pub(super) fn cause(&self) -> Cause {
+        match self {
+            Self::Store(_) => Cause::Store,
+            Self::State(error) | Self::Run(RunError::State(error)) => match error {
+                StateError::Store(_) => Cause::Store,
+                StateError::Upstream(UpstreamError::OutOfReach(_)) => Cause::Upstream,
+                _ => Cause::Own,
+            },
+            _ => Cause::Own,
+        }
+    }
+
+    /// Whether its sentence is for the operator alone: it may name files, other servers, or what a library
+    /// says.
+    pub fn is_internal(&self) -> bool {
+        match self {
+            Self::Tables(_)
+            | Self::State(_)
+            | Self::Transaction(_)
+            | Self::Store(_)
+            | Self::Run(_)
+            | Self::Engine(_)
+            | Self::Outgrown(_)
+            | Self::Damaged(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The sentence for whoever asked: its own, or for what is internal one that says nothing of what is
+    /// inside.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Tables(_) => {
+                "the tables cannot be used right now: try again, and give the operator the request id \
+                 when it persists"
+                    .to_owned()
+            }
+            Self::State(error) | Self::Run(RunError::State(error)) => match error {
+                StateError::Upstream(_) => {
+                    format!("{}: try again in a moment", self.waits_for())
+                }
+                _ => INTERNAL.to_owned(),
+            },
+            error if error.is_internal() => INTERNAL.to_owned(),
+            error => error.to_string(),
+        }
+    }
+
+    /// Why a program has to wait, for its owner.
+    pub(super) fn waits_for(&self) -> String {
+        match self {
+            Self::Store(_) | Self::State(StateError::Store(_)) => "the store fails".to_owned(),
+            Self::State(StateError::Upstream(error))
+            | Self::Run(RunError::State(StateError::Upstream(error))) => match error {
+                UpstreamError::Behind(at, wanted) => format!(
+                    "the server that is asked for ledger entries has got as far as ledger {at}, and \
+                     {wanted} is run"
+                ),
+                UpstreamError::Busy => {
+                    "too many questions are being asked of the server that knows ledger entries"
+                        .to_owned()
+                }
+                UpstreamError::Odd(_) => {
+                    "the server that is asked for ledger entries answers what cannot be".to_owned()
+                }
+                UpstreamError::OutOfReach(_) | UpstreamError::Refused(_) => {
+                    "the server that is asked for ledger entries is out of reach".to_owned()
+                }
+            },
+            Self::Run(RunError::State(StateError::Store(_))) => "the store fails".to_owned(),
+            error if error.is_internal() => {
+                "a run cannot be made for a reason that the operator reads in the log".to_owned()
+            }
+            error => error.to_string(),
+        }
+    }
+}
+
+const INTERNAL: &str = "the service failed on this request: try again, and give the operator the \
+                        request id when it persists";

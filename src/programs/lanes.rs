@@ -42,6 +42,8 @@ pub(super) enum Turn {
         /// A run took so long that others had to wait: see [`held_up`].
         held_up: bool,
     },
+    /// There is something to do after a while.
+    Later(Duration),
     /// It failed through no fault of the program's; to be tried again after a while.
     Failed(Duration),
 }
@@ -69,6 +71,8 @@ struct Slot {
     busy: bool,
     /// When it may have its next turn; none when it has nothing to do.
     due: Option<Instant>,
+    /// It is due for something that can wait: news make it due now.
+    later: bool,
     /// There was news during its turn.
     woken: bool,
 }
@@ -84,6 +88,7 @@ impl Lanes {
             slow: true,
             busy: false,
             due: Some(Instant::now()),
+            later: false,
             woken: false,
         };
         state.slots.entry(program).or_insert(slot);
@@ -103,9 +108,10 @@ impl Lanes {
         for (_, slot) in state.slots.iter_mut().filter(|(id, _)| program.is_none_or(|p| p == **id))
         {
             slot.woken = slot.busy;
-            if slot.due.is_none() && !slot.busy {
+            if (slot.due.is_none() || slot.later) && !slot.busy {
                 slot.used = slot.used.max(least);
                 slot.due = Some(now);
+                slot.later = false;
             }
         }
         self.changed.notify_all();
@@ -154,11 +160,15 @@ impl Lanes {
         slot.busy = false;
         slot.used += took;
         let now = Instant::now();
+        slot.later = matches!(outcome, Turn::Later(_)) && !slot.woken;
         slot.due = match outcome {
             Turn::Idle => slot.woken.then_some(now),
             Turn::Worked { .. } => Some(now),
-            Turn::Failed(wait) => Some(now + wait),
+            Turn::Later(_) if slot.woken => Some(now),
+            Turn::Later(wait) | Turn::Failed(wait) => Some(now + wait),
         };
+        // Whoever waited in vain for somebody else's answer must not hold up those who need none.
+        slot.slow |= matches!(outcome, Turn::Failed(_)) && took >= 2 * SHORT_TURN;
         if let Turn::Worked { held_up } = outcome {
             slot.usual = (slot.usual * (100 - NEWEST_COUNTS) + took * NEWEST_COUNTS) / 100;
             // One long turn does, and it takes several short ones to come back.
@@ -193,7 +203,8 @@ impl State {
 
     /// Who comes or wakes up gets no credit for the time when it had nothing to do.
     fn least_used(&self) -> Duration {
-        let active = self.slots.values().filter(|slot| slot.busy || slot.due.is_some());
+        let is_active = |slot: &&Slot| slot.busy || (slot.due.is_some() && !slot.later);
+        let active = self.slots.values().filter(is_active);
         active.map(|slot| slot.used).min().unwrap_or_default()
     }
 }
@@ -291,6 +302,33 @@ mod tests {
         assert_eq!(lanes.next(Lane::Fast), Some(FAST));
         lanes.stop();
         assert_eq!(lanes.next(Lane::Fast), None);
+    }
+
+    #[test]
+    fn what_can_wait_does_not_keep_news_waiting() {
+        let lanes = lanes();
+        lanes.remove(SLOW);
+        let long = Duration::from_hours(1);
+        assert_eq!(lanes.next(Lane::Fast), Some(FAST));
+        lanes.done(FAST, Turn::Later(long), Duration::ZERO);
+        assert_eq!(lanes.state.lock().choose(Lane::Fast, Instant::now()), None);
+        lanes.wake(None);
+        assert_eq!(lanes.next(Lane::Fast), Some(FAST));
+        lanes.wake(None);
+        lanes.done(FAST, Turn::Later(long), Duration::ZERO);
+        assert_eq!(lanes.next(Lane::Fast), Some(FAST), "there were news during the turn");
+        // What failed is tried again in its own time.
+        lanes.done(FAST, Turn::Failed(long), Duration::ZERO);
+        lanes.wake(None);
+        assert_eq!(lanes.state.lock().choose(Lane::Fast, Instant::now()), None);
+    }
+
+    #[test]
+    fn a_program_that_waits_for_answers_leaves_the_fast_lane() {
+        let lanes = lanes();
+        let first = lanes.next(Lane::Fast).unwrap();
+        lanes.done(first, Turn::Failed(Duration::ZERO), 2 * SHORT_TURN);
+        assert_eq!(lanes.next(Lane::Slow), Some(first));
     }
 
     #[test]

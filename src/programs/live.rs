@@ -1,25 +1,22 @@
 //! Programs on new ledgers: takes them off the queue, one program and one ledger at a turn.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use parking_lot::Mutex;
-
 use super::ProgramError;
+use super::begun::Begun;
 use super::feeder::Feeder;
 use super::lanes::{SHORT_TURN, Turn, held_up};
-use super::manifest::Manifest;
+use super::manifest::{Manifest, Part};
 use super::records::RunSource;
-use super::registry::{Entry, Registry, put_manifest, put_progress};
-use super::runner::{Effects, RETRY, Runner};
+use super::registry::{Entry, Registry, put_progress};
+use super::runner::{Effects, RETRY, Runner, WrittenRuns, Wrote};
+use super::trouble::Trouble;
+use super::waiting::Due;
 use crate::domain::ProgramId;
-use crate::observe::health::Health;
-use crate::store::Queued;
+use crate::store::{Queued, TransactionPosition};
 
-/// Name under which trouble is reported.
-const COMPONENT: &str = "programs";
 /// Queued ledgers that are looked at in one turn.
 const LOOKED_AT: usize = 256;
 /// Ledgers without runs after which it is written how far a program has got.
@@ -32,12 +29,20 @@ pub(super) struct Live {
     runner: Arc<Runner>,
     registry: Arc<Registry>,
     feeder: Arc<Feeder>,
-    health: Arc<Health>,
-    /// Ledgers that are done in part. Nothing of them is written yet.
-    begun: Mutex<HashMap<ProgramId, (Queued, Effects)>>,
-    trouble: Mutex<BTreeMap<ProgramId, String>>,
+    begun: Begun,
+    trouble: Arc<Trouble>,
     /// Ledgers with runs so far.
     done: AtomicU32,
+}
+
+/// What comes next for a program.
+enum Next {
+    /// A ledger in which one of its contracts was touched.
+    Ledger(Queued),
+    /// There are more ledgers to look at, in another turn.
+    More,
+    /// It has seen all that is queued.
+    Nothing,
 }
 
 impl Live {
@@ -45,15 +50,18 @@ impl Live {
         runner: &Arc<Runner>,
         registry: &Arc<Registry>,
         feeder: &Arc<Feeder>,
-        health: Arc<Health>,
+        trouble: &Arc<Trouble>,
     ) -> Self {
+        if runner.questions.is_some() {
+            // Whoever can be asked now may know what was missing.
+            registry.all().iter().for_each(|entry| entry.cell.lock().waiting.are_all_due());
+        }
         Self {
             runner: Arc::clone(runner),
             registry: Arc::clone(registry),
             feeder: Arc::clone(feeder),
-            health,
-            begun: Mutex::default(),
-            trouble: Mutex::default(),
+            begun: Begun::default(),
+            trouble: Arc::clone(trouble),
             done: AtomicU32::new(0),
         }
     }
@@ -61,39 +69,27 @@ impl Live {
     /// One turn of a program.
     pub(super) fn turn(&self, program: ProgramId) -> Turn {
         let Some(entry) = self.registry.get(program) else {
-            self.begun.lock().remove(&program);
-            self.trouble.lock().remove(&program);
+            self.begun.forget(program);
+            self.trouble.is_over(RunSource::Live, program);
             return Turn::Idle;
         };
         match self.next_ledger(&entry) {
             Ok(turn) => {
-                if self.trouble.lock().remove(&program).is_some() {
-                    self.report();
-                }
+                self.trouble.is_over(RunSource::Live, program);
                 turn
             }
             Err(error) => {
-                tracing::error!(%program, "a program cannot be run: {error}");
-                self.trouble.lock().insert(program, error.to_string());
-                self.report();
+                self.trouble.has(RunSource::Live, program, &error);
                 Turn::Failed(RETRY)
             }
         }
     }
 
-    fn report(&self) {
-        match self.trouble.lock().first_key_value() {
-            None => self.health.up(COMPONENT),
-            Some((program, reason)) => {
-                self.health.down(COMPONENT, format!("program {program}: {reason}"));
-            }
-        }
-    }
-
     fn next_ledger(&self, entry: &Entry) -> Result<Turn, ProgramError> {
-        let (manifest, after) = {
-            let cell = entry.cell.lock();
-            (cell.manifest.clone(), cell.progress.queue)
+        let (manifest, progress) = {
+            let mut cell = entry.cell.lock();
+            cell.settle(&self.runner.store)?;
+            (cell.manifest.clone(), cell.progress)
         };
         if !manifest.running {
             return Ok(Turn::Idle);
@@ -101,36 +97,75 @@ impl Live {
         if self.runner.is_full(&self.registry, &manifest.owner) {
             return self.stop_full(entry, &manifest);
         }
-        let begun = self.begun.lock().remove(&entry.id);
-        let (queued, effects) = match begun {
+        let goes_on = |effects: &Effects| {
+            effects.queue > progress.queue && effects.contracts == manifest.contracts
+        };
+        let effects = match self.begun.take(entry.id, goes_on) {
             Some(begun) => begun,
-            None => match self.next_with_transactions(entry, &manifest, after)? {
-                Some(queued) => {
-                    let effects = Effects::none(&manifest, queued.ledger, RunSource::Live);
-                    (queued, effects)
+            None => match self.next_with_transactions(entry, &manifest, progress.queue)? {
+                Next::Ledger(Queued { number, ledger }) => {
+                    let mut effects = Effects::none(&manifest, ledger, RunSource::Live);
+                    effects.queue = number;
+                    let part = progress.part.filter(|part| part.queue == number);
+                    effects.rest =
+                        part.map(|part| TransactionPosition { ledger, application_order: part.from });
+                    effects
                 }
-                None => return Ok(Turn::Idle),
+                Next::More => return Ok(Turn::Worked { held_up: false }),
+                Next::Nothing => return self.run_again(entry, &manifest),
             },
         };
         let begun = Instant::now();
         let effects =
             self.runner.run(entry, &manifest.contracts, effects, Some(begun + SHORT_TURN))?;
-        let held_up = held_up(begun);
-        if effects.rest.is_some() {
-            self.begun.lock().insert(entry.id, (queued, effects));
-            return Ok(Turn::Worked { held_up });
-        }
-        let written = self.runner.write(entry, &effects, |progress, _| {
-            progress.queue = progress.queue.max(queued.number);
+        let turn = Turn::Worked { held_up: held_up(begun) };
+        let effects = match effects.rest {
+            None => effects,
+            Some(_) => match self.begun.keep(entry.id, effects) {
+                Ok(()) => return Ok(turn),
+                Err(effects) => effects,
+            },
+        };
+        let queue = effects.queue;
+        let wrote = self.runner.write(entry, &effects, |progress, _, _| {
+            progress.part = effects.rest.map(|rest| Part { queue, from: rest.application_order });
+            if progress.part.is_none() {
+                progress.queue = progress.queue.max(queue);
+            }
             None
         })?;
-        if written.is_some_and(|written| written.rows > 0) {
+        self.wrote(&wrote);
+        if self.done.fetch_add(1, Ordering::Relaxed).is_multiple_of(CLEARED_AFTER) {
+            self.registry.unqueue()?;
+        }
+        Ok(turn)
+    }
+
+    /// Makes runs again for which there was not enough stored when they were made first.
+    fn run_again(&self, entry: &Entry, manifest: &Manifest) -> Result<Turn, ProgramError> {
+        let begun = Instant::now();
+        let due = entry.cell.lock().waiting.due(&self.runner.store, begun);
+        let (ledger, due) = match due {
+            Due::Nothing => return Ok(Turn::Idle),
+            Due::Later(wait) => return Ok(Turn::Later(wait)),
+            Due::Now(ledger, due) => (ledger, due),
+        };
+        let mut effects = Effects::none(manifest, ledger, RunSource::Backfill);
+        effects.again = Some(due);
+        let effects =
+            self.runner.run(entry, &manifest.contracts, effects, Some(begun + SHORT_TURN))?;
+        self.wrote(&self.runner.write(entry, &effects, |_, _, _| None)?);
+        Ok(Turn::Worked { held_up: held_up(begun) })
+    }
+
+    fn wrote(&self, wrote: &Wrote) {
+        let Wrote::Runs(WrittenRuns { rows, waiting_changed, stopped, .. }) = wrote else { return };
+        if *rows > 0 {
             self.feeder.wake();
         }
-        if self.done.fetch_add(1, Ordering::Relaxed).is_multiple_of(CLEARED_AFTER) {
-            self.unqueue()?;
+        if *waiting_changed || *stopped {
+            self.trouble.report();
         }
-        Ok(Turn::Worked { held_up })
     }
 
     /// The next ledger on the queue in which one of the contracts was touched. Those before it are
@@ -140,65 +175,62 @@ impl Live {
         entry: &Entry,
         manifest: &Manifest,
         mut after: u64,
-    ) -> Result<Option<Queued>, ProgramError> {
+    ) -> Result<Next, ProgramError> {
         let store = &self.runner.store;
+        let begun = Instant::now();
         loop {
             let queued = store.queued_after(after, LOOKED_AT)?;
-            let Some(last) = queued.last().copied() else { return Ok(None) };
+            let Some(last) = queued.last().copied() else { return Ok(Next::Nothing) };
             let queued_len = queued.len();
             for next in queued {
                 if store.touches(next.ledger, &manifest.contracts)? {
-                    return Ok(Some(next));
+                    return Ok(Next::Ledger(next));
                 }
             }
             after = last.number;
-            self.passed(entry, after, queued_len)?;
+            if !self.passed(entry, manifest, after, queued_len)? || begun.elapsed() > SHORT_TURN {
+                return Ok(Next::More);
+            }
         }
     }
 
-    /// A program has seen the queue up to a number, and there was nothing for it to do.
-    fn passed(&self, entry: &Entry, number: u64, ledgers: usize) -> Result<(), ProgramError> {
+    /// A program has seen the queue up to a number, and there was nothing for it to do. Says whether that
+    /// is so: contracts may have been registered since.
+    fn passed(
+        &self,
+        entry: &Entry,
+        seen_with: &Manifest,
+        number: u64,
+        ledgers: usize,
+    ) -> Result<bool, ProgramError> {
         let mut cell = entry.cell.lock();
-        if cell.deleted {
-            return Ok(());
+        cell.settle(&self.runner.store)?;
+        if cell.deleted || cell.manifest.contracts != seen_with.contracts {
+            return Ok(false);
         }
         cell.progress.queue = cell.progress.queue.max(number);
         cell.unwritten += ledgers;
         if cell.unwritten >= UNWRITTEN {
             let progress = cell.progress;
-            self.runner
-                .store
-                .change_programs(|changes| put_progress(changes, entry.id, &progress))?;
+            cell.write(&self.runner.store, |changes| put_progress(changes, entry.id, &progress))?;
             cell.unwritten = 0;
             drop(cell);
-            self.unqueue()?;
+            self.registry.unqueue()?;
         }
-        Ok(())
-    }
-
-    /// Takes off the queue what all programs have seen.
-    fn unqueue(&self) -> Result<(), ProgramError> {
-        let all = self.registry.all();
-        let seen = all.iter().map(|entry| entry.cell.lock().progress.queue).min();
-        let Some(seen) = seen else { return Ok(()) };
-        let store = &self.runner.store;
-        let Some(oldest) = store.queued_after(0, 1)?.first().copied() else { return Ok(()) };
-        if oldest.number <= seen {
-            store.change_programs(|changes| changes.unqueue(seen))?;
-        }
-        Ok(())
+        Ok(true)
     }
 
     fn stop_full(&self, entry: &Entry, manifest: &Manifest) -> Result<Turn, ProgramError> {
         let because = ProgramError::Full(manifest.owner.to_string()).to_string();
         let mut cell = entry.cell.lock();
         if !cell.deleted {
-            let mut manifest = cell.manifest.clone();
-            manifest.running = false;
-            manifest.stopped_because = Some(because);
-            self.runner.store.change_programs(|changes| put_manifest(changes, &manifest))?;
-            cell.manifest = manifest;
+            self.registry.change_manifest(&mut cell, |manifest| {
+                manifest.running = false;
+                manifest.stopped_because = Some(because);
+            })?;
         }
+        drop(cell);
+        self.trouble.report();
         Ok(Turn::Idle)
     }
 }

@@ -58,8 +58,28 @@ pub struct Progress {
     pub executions: u64,
     /// Bytes of all rows.
     pub row_bytes: u64,
-    /// Runs that failed since the last one that did not.
+    /// Runs on new ledgers that failed since the last one that did not.
     pub errors_in_a_row: u32,
+    /// The part of a ledger that is not done, when the part before it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+    /// Runs for which state was missing and which were too many to be kept for later.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub given_up: u64,
+}
+
+/// What is left of a queued ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The ledger's number in the queue.
+    pub queue: u64,
+    /// Application order of the first transaction that is left.
+    pub from: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A digest as hexadecimal digits.

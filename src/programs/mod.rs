@@ -7,6 +7,7 @@
 //! ([`feeder`]), two work off backfills ([`older`]). None of them holds up ingestion.
 
 pub mod backfill;
+mod begun;
 pub mod emit;
 pub mod engine;
 mod error;
@@ -16,6 +17,7 @@ mod live;
 pub mod manifest;
 mod names;
 mod older;
+mod questions;
 pub mod records;
 mod registry;
 mod room;
@@ -25,6 +27,8 @@ pub mod state;
 mod status;
 pub mod transaction;
 mod trial;
+mod trouble;
+mod waiting;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,11 +48,13 @@ use lanes::{Lane, Lanes};
 use live::Live;
 use manifest::Manifest;
 use older::Older;
-use records::{Execution, LedgerStats, StatsQuery};
+use questions::Questions;
+use records::{Execution, LedgerStats, RunSource, StatsQuery};
 use registry::Registry;
 use room::Room;
 use runner::Runner;
-use state::Upstream;
+use state::{LookupLimits, Upstream};
+use trouble::Trouble;
 
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};
 use crate::observe::health::Health;
@@ -70,6 +76,8 @@ const TRIALS_AT_ONCE: usize = 2;
 pub struct Settings {
     /// What a run may use.
     pub limits: Limits,
+    /// What a run may ask of the server that knows entries.
+    pub lookups: LookupLimits,
     /// Bytes of rows that one owner may have.
     pub owner_bytes: u64,
 }
@@ -92,7 +100,11 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { limits: Limits::default(), owner_bytes: 10 << 30 }
+        Self {
+            limits: Limits::default(),
+            lookups: LookupLimits::default(),
+            owner_bytes: 10 << 30,
+        }
     }
 }
 
@@ -121,6 +133,7 @@ pub struct Programs {
     lanes: Arc<Lanes>,
     live: Arc<Live>,
     older: Arc<Older>,
+    trouble: Arc<Trouble>,
     deploys: Room,
     trials: Room,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
@@ -142,13 +155,16 @@ impl Programs {
         })?;
         let registry =
             Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone())?);
+        let questions = upstream.map(Questions::new);
         let runner =
-            Arc::new(Runner { store: Arc::clone(&store), engine, settings, upstream, clock });
+            Arc::new(Runner { store: Arc::clone(&store), engine, settings, questions, clock });
         let feeder = Arc::new(Feeder::new(Arc::clone(&store), Arc::clone(&registry), tables));
         let lanes = Arc::new(Lanes::default());
         registry.all().iter().for_each(|entry| lanes.add(entry.id));
-        let live = Arc::new(Live::new(&runner, &registry, &feeder, Arc::clone(&health)));
-        let older = Arc::new(Older::open(&runner, &registry, &feeder, Arc::clone(&health))?);
+        let trouble = Arc::new(Trouble::new(Arc::clone(&health), &registry));
+        let live = Arc::new(Live::new(&runner, &registry, &feeder, &trouble));
+        let older = Arc::new(Older::open(&runner, &registry, &feeder, &trouble)?);
+        trouble.report();
         let programs = Self {
             store,
             registry,
@@ -157,6 +173,7 @@ impl Programs {
             lanes,
             live,
             older,
+            trouble,
             deploys: Room::new(DEPLOYS_AT_ONCE, DEPLOYS_AT_ONCE),
             trials: Room::new(TRIALS_AT_ONCE, 1),
             threads: Mutex::default(),
@@ -219,6 +236,7 @@ impl Programs {
         let manifest = self.registry.deploy(owner, deploy, now)?;
         self.lanes.add(manifest.id);
         self.feeder.wake();
+        self.trouble.report();
         tracing::info!(program = %manifest.id, project = manifest.project_name, "deployed");
         Ok(manifest)
     }
@@ -244,6 +262,8 @@ impl Programs {
         let manifest = self.registry.delete(owner, id)?;
         self.lanes.remove(id);
         self.older.forget(id);
+        self.trouble.is_over(RunSource::Live, id);
+        self.trouble.report();
         // From here on the program is gone; tables that cannot be dropped now are dropped later.
         if let Err(error) = self.feeder.feed(owner, Some(Instant::now())) {
             tracing::warn!(program = %id, "its tables will be dropped later: {error}");
@@ -265,6 +285,7 @@ impl Programs {
     ) -> Result<Manifest, ProgramError> {
         let manifest = self.registry.set_running(owner, id, running)?;
         self.lanes.wake(Some(id));
+        self.trouble.report();
         Ok(manifest)
     }
 
@@ -290,7 +311,8 @@ impl Programs {
     /// # Errors
     /// [`ProgramError::Unknown`], [`ProgramError::NotYours`]
     pub fn status(&self, owner: &Owner, id: ProgramId) -> Result<ProgramStatus, ProgramError> {
-        status::of(&self.store, &*self.registry.owned(id, owner)?)
+        let entry = self.registry.owned(id, owner)?;
+        status::of(&self.store, &entry, self.trouble.of(id))
     }
 
     /// Records of a program's runs, newest first: at most `limit`, of ledgers up to `last`.
@@ -359,7 +381,7 @@ impl Programs {
     /// [`ProgramError::NoBackfill`] when none was asked for.
     pub fn backfill(&self, owner: &Owner, id: ProgramId) -> Result<Order, ProgramError> {
         self.registry.owned(id, owner)?;
-        self.older.order(id).ok_or(ProgramError::NoBackfill(id))
+        self.older.order(id)?.ok_or(ProgramError::NoBackfill(id))
     }
 
     /// Ends a program's backfill; what it has stored stays.
@@ -418,6 +440,6 @@ fn spawn(
         work();
     });
     started
-        .inspect_err(|error| health.down("programs", format!("a thread cannot start: {error}")))
+        .inspect_err(|error| health.down("program threads", format!("a thread cannot start: {error}")))
         .ok()
 }

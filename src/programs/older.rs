@@ -1,26 +1,27 @@
 //! Works off backfills: programs on ledgers that were stored before, beside the new ones. Their orders
 //! have turns as programs have on new ledgers: one that loops does not hold up the others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::ProgramError;
 use super::backfill::{Order, State};
+use super::begun::Begun;
 use super::feeder::Feeder;
 use super::lanes::{Lane, Lanes, SHORT_TURN, Turn, held_up};
 use super::records::RunSource;
 use super::registry::{Cell, Entry, Registry};
-use super::runner::{Effects, RETRY, Runner};
+use super::runner::{
+    Effects, MOST_ERRORS_IN_A_ROW, RETRY, Runner, Wrote, errors_in_a_row, stopped_because,
+};
+use super::trouble::Trouble;
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
-use crate::observe::health::Health;
-use crate::store::ProgramChanges;
+use crate::store::{ProgramChanges, TransactionPosition};
 
-/// Name under which trouble is reported.
-const COMPONENT: &str = "program backfill";
 /// How often it is written how far an order has got, when nothing else is.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
@@ -29,34 +30,57 @@ pub(super) struct Older {
     runner: Arc<Runner>,
     registry: Arc<Registry>,
     feeder: Arc<Feeder>,
-    health: Arc<Health>,
-    orders: Mutex<BTreeMap<ProgramId, Known>>,
+    orders: Mutex<Orders>,
     lanes: Lanes,
-    /// Ledgers that are done in part. Nothing of them is written yet.
-    begun: Mutex<HashMap<ProgramId, Effects>>,
-    trouble: Mutex<BTreeMap<ProgramId, String>>,
+    begun: Begun,
+    trouble: Arc<Trouble>,
     stopped: AtomicBool,
+}
+
+/// The last order of each program.
+#[derive(Default)]
+struct Orders {
+    known: BTreeMap<ProgramId, Known>,
+    /// Programs of which a write failed that may have been made all the same: what is known of their orders
+    /// is read again before it is used.
+    in_doubt: BTreeSet<ProgramId>,
+    /// Orders that were known so far.
+    count: u64,
 }
 
 /// An order, and what of it is on disk.
 struct Known {
+    /// Tells it from others for the same ledgers.
+    number: u64,
     order: Order,
     /// When it was last written.
     written: Instant,
 }
 
-impl Known {
-    fn written_now(order: Order) -> Self {
-        Self { order, written: Instant::now() }
+/// An order in somebody's hands.
+struct Work {
+    number: u64,
+    order: Order,
+}
+
+impl Orders {
+    /// Takes over an order that is on disk.
+    fn insert(&mut self, order: Order) {
+        self.count += 1;
+        let known = Known { number: self.count, order, written: Instant::now() };
+        self.known.insert(known.order.program, known);
     }
 
-    fn is_running(&self) -> bool {
-        self.order.state == State::Running
+    fn running(&self, program: ProgramId) -> Option<Work> {
+        let known = self.known.get(&program).filter(|known| known.order.state == State::Running)?;
+        Some(Work { number: known.number, order: known.order.clone() })
     }
 
-    /// Whether this is the order, still running, that a turn was begun with.
-    fn is_same(&self, order: &Order) -> bool {
-        self.is_running() && self.order.ledgers == order.ledgers
+    /// What is known of an order that somebody works on, unless it was cancelled or replaced.
+    fn of(&mut self, work: &Work) -> Option<&mut Known> {
+        let known = self.known.get_mut(&work.order.program)?;
+        let is_same = known.number == work.number && known.order.state == State::Running;
+        is_same.then_some(known)
     }
 }
 
@@ -66,28 +90,25 @@ impl Older {
         runner: &Arc<Runner>,
         registry: &Arc<Registry>,
         feeder: &Arc<Feeder>,
-        health: Arc<Health>,
+        trouble: &Arc<Trouble>,
     ) -> Result<Self, ProgramError> {
-        let mut orders = BTreeMap::new();
+        let mut orders = Orders::default();
         let lanes = Lanes::default();
         for entry in registry.all() {
-            let Some(stored) = runner.store.program_backfill(entry.id)? else { continue };
-            let order: Order = serde_json::from_slice(&stored)
-                .map_err(|_| ProgramError::Damaged("the backfill of a program"))?;
+            let Some(order) = stored_order(runner, entry.id)? else { continue };
             if order.state == State::Running {
                 lanes.add(entry.id);
             }
-            orders.insert(entry.id, Known::written_now(order));
+            orders.insert(order);
         }
         Ok(Self {
             runner: Arc::clone(runner),
             registry: Arc::clone(registry),
             feeder: Arc::clone(feeder),
-            health,
             orders: Mutex::new(orders),
             lanes,
-            begun: Mutex::default(),
-            trouble: Mutex::default(),
+            begun: Begun::default(),
+            trouble: Arc::clone(trouble),
             stopped: AtomicBool::new(false),
         })
     }
@@ -95,16 +116,16 @@ impl Older {
     /// A new order. It is on disk when this returns.
     pub(super) fn begin(&self, entry: &Entry, ledgers: LedgerRange) -> Result<Order, ProgramError> {
         let program = entry.id;
-        let cell = entry.cell.lock();
-        let mut orders = self.orders.lock();
-        if orders.get(&program).is_some_and(Known::is_running) {
+        let mut cell = entry.cell.lock();
+        let mut orders = self.settled(program)?;
+        if orders.running(program).is_some() {
             return Err(ProgramError::BackfillRuns(program));
         }
         let order = Order::new(program, ledgers, self.runner.store.status().latest());
-        self.put(&cell, &order)?;
-        orders.insert(program, Known::written_now(order.clone()));
+        self.put(&mut cell, &mut orders, &order)?;
+        orders.insert(order.clone());
         // What another order of the program left half done is not for this one.
-        self.begun.lock().remove(&program);
+        self.begun.forget(program);
         self.lanes.add(program);
         self.lanes.wake(Some(program));
         Ok(order)
@@ -113,28 +134,47 @@ impl Older {
     /// Ends an order.
     pub(super) fn cancel(&self, entry: &Entry) -> Result<Order, ProgramError> {
         let program = entry.id;
-        let cell = entry.cell.lock();
-        let mut orders = self.orders.lock();
-        let known = orders.get_mut(&program).ok_or(ProgramError::NoBackfill(program))?;
-        if known.is_running() {
-            let cancelled = Order { state: State::Cancelled, ..known.order.clone() };
-            self.put(&cell, &cancelled)?;
-            *known = Known::written_now(cancelled);
+        let mut cell = entry.cell.lock();
+        let mut orders = self.settled(program)?;
+        if let Some(Work { order, .. }) = orders.running(program) {
+            let cancelled = Order { state: State::Cancelled, ..order };
+            self.put(&mut cell, &mut orders, &cancelled)?;
+            orders.insert(cancelled);
         }
+        let known = orders.known.get(&program).ok_or(ProgramError::NoBackfill(program))?;
         Ok(known.order.clone())
     }
 
     /// The last order of a program.
-    pub(super) fn order(&self, program: ProgramId) -> Option<Order> {
-        self.orders.lock().get(&program).map(|known| known.order.clone())
+    pub(super) fn order(&self, program: ProgramId) -> Result<Option<Order>, ProgramError> {
+        Ok(self.settled(program)?.known.get(&program).map(|known| known.order.clone()))
     }
 
     /// A program is gone.
     pub(super) fn forget(&self, program: ProgramId) {
         self.lanes.remove(program);
-        self.orders.lock().remove(&program);
-        self.begun.lock().remove(&program);
-        self.is_well(program);
+        self.orders.lock().known.remove(&program);
+        self.begun.forget(program);
+        self.trouble.is_over(RunSource::Backfill, program);
+    }
+
+    /// All orders, with that of a program as the store has it.
+    fn settled(&self, program: ProgramId) -> Result<MutexGuard<'_, Orders>, ProgramError> {
+        let mut orders = self.orders.lock();
+        if orders.in_doubt.contains(&program) {
+            match stored_order(&self.runner, program)? {
+                Some(order) => {
+                    if order.state == State::Running {
+                        self.lanes.add(program);
+                        self.lanes.wake(Some(program));
+                    }
+                    orders.insert(order);
+                }
+                None => drop(orders.known.remove(&program)),
+            }
+            orders.in_doubt.remove(&program);
+        }
+        Ok(orders)
     }
 
     /// Ends [`Self::work`].
@@ -145,94 +185,81 @@ impl Older {
 
     /// Works until stopped.
     pub(super) fn work(&self, lane: Lane) {
-        self.lanes.work(lane, |program| match self.turn(program) {
+        self.lanes.work(lane, |program| self.turn(program));
+    }
+
+    /// One turn of a program's order.
+    pub(super) fn turn(&self, program: ProgramId) -> Turn {
+        match self.next_ledgers(program) {
             Ok(turn) => {
-                self.is_well(program);
+                self.trouble.is_over(RunSource::Backfill, program);
                 turn
             }
             Err(error) => {
-                tracing::error!(%program, "a backfill cannot go on: {error}");
-                self.trouble.lock().insert(program, error.to_string());
-                self.report();
+                self.trouble.has(RunSource::Backfill, program, &error);
                 Turn::Failed(RETRY)
             }
-        });
-    }
-
-    fn is_well(&self, program: ProgramId) {
-        if self.trouble.lock().remove(&program).is_some() {
-            self.report();
         }
     }
 
-    fn report(&self) {
-        match self.trouble.lock().first_key_value() {
-            None => self.health.forget(COMPONENT),
-            Some((program, reason)) => {
-                self.health.down(COMPONENT, format!("program {program}: {reason}"));
-            }
-        }
-    }
-
-    /// A turn of an order: as many ledgers as there is time for, or a part of one.
-    fn turn(&self, program: ProgramId) -> Result<Turn, ProgramError> {
+    /// As many ledgers of an order as there is time for, or a part of one.
+    fn next_ledgers(&self, program: ProgramId) -> Result<Turn, ProgramError> {
         let Some(entry) = self.registry.get(program) else {
             self.forget(program);
             return Ok(Turn::Idle);
         };
-        let order = self.order(program).filter(|order| order.state == State::Running);
-        let Some(mut order) = order else { return Ok(Turn::Idle) };
-        let begun = Instant::now();
-        let worked = self.ledgers(&entry, &mut order, begun);
-        if !self.still_wanted(&order) {
+        let Some(mut work) = self.settled(program)?.running(program) else {
             return Ok(Turn::Idle);
+        };
+        let begun = Instant::now();
+        let worked = self.ledgers(&entry, &mut work, begun);
+        if worked.is_err() && self.orders.lock().in_doubt.contains(&program) {
+            return worked.map(|()| Turn::Idle);
         }
-        // What was done before something failed is done, and is not done again.
-        self.keep(&entry, order)?;
-        worked.map(|()| Turn::Worked { held_up: held_up(begun) })
+        // What was passed over before something failed is not looked at again.
+        let kept = self.keep(&entry, &work);
+        worked.and(kept)?;
+        Ok(Turn::Worked { held_up: held_up(begun) })
     }
 
     /// Ledgers of an order until it is over, or its time is.
-    fn ledgers(
-        &self,
-        entry: &Entry,
-        order: &mut Order,
-        begun: Instant,
-    ) -> Result<(), ProgramError> {
-        let mut done = true;
-        while done && order.state == State::Running && begun.elapsed() < SHORT_TURN {
-            done = self.ledger(entry, order, begun + SHORT_TURN)? && self.still_wanted(order);
+    fn ledgers(&self, entry: &Entry, work: &mut Work, begun: Instant) -> Result<(), ProgramError> {
+        let mut goes_on = true;
+        while goes_on && work.order.state == State::Running && begun.elapsed() < SHORT_TURN {
+            goes_on = self.ledger(entry, work, begun + SHORT_TURN)? && self.still_wanted(work);
         }
         Ok(())
     }
 
-    /// Takes over how far an order has got.
-    fn keep(&self, entry: &Entry, order: Order) -> Result<(), ProgramError> {
-        let cell = entry.cell.lock();
+    /// Takes over how far an order has got over ledgers without runs; what came of runs is on disk, and
+    /// known, already.
+    fn keep(&self, entry: &Entry, work: &Work) -> Result<(), ProgramError> {
+        let mut cell = entry.cell.lock();
         let mut orders = self.orders.lock();
-        let Some(known) = orders.get_mut(&order.program).filter(|known| known.is_same(&order))
-        else {
-            return Ok(());
-        };
+        let Some(known) = orders.of(work).filter(|_| !cell.deleted) else { return Ok(()) };
         // Ledgers without runs are not worth a write each.
-        if order.state != State::Running || known.written.elapsed() > WRITE_EVERY {
-            self.put(&cell, &order)?;
-            *known = Known::written_now(order);
-        } else {
-            known.order = order;
+        if work.order.state == State::Running && known.written.elapsed() < WRITE_EVERY {
+            known.order = work.order.clone();
+            return Ok(());
+        }
+        self.put(&mut cell, &mut orders, &work.order)?;
+        if let Some(known) = orders.of(work) {
+            known.order = work.order.clone();
+            known.written = Instant::now();
         }
         Ok(())
     }
 
     /// Runs the program on the order's next ledger, or on a part of it when there is no more time. Says
-    /// whether the ledger is done.
+    /// whether there is time for more. The order moves only past what is done and on disk, or needs no run.
     fn ledger(
         &self,
         entry: &Entry,
-        order: &mut Order,
+        work: &mut Work,
         until: Instant,
     ) -> Result<bool, ProgramError> {
         let store = &self.runner.store;
+        let order = &mut work.order;
         let ledger = order.next;
         if store.range_of(ledger).is_none() {
             // Everything up to the next stored ledger is missing.
@@ -244,7 +271,9 @@ impl Older {
         }
         let manifest = entry.cell.lock().manifest.clone();
         if !store.touches(ledger, &manifest.contracts)? {
-            order.reached(ledger.next());
+            if entry.cell.lock().manifest.contracts == manifest.contracts {
+                order.reached(ledger.next());
+            }
             return Ok(true);
         }
         if self.runner.is_full(&self.registry, &manifest.owner) {
@@ -252,24 +281,70 @@ impl Older {
             order.message = Some(ProgramError::Full(manifest.owner.to_string()).to_string());
             return Ok(true);
         }
-        let begun = self.begun.lock().remove(&entry.id);
-        let effects = begun
-            .filter(|begun| begun.ledger == ledger)
-            .unwrap_or_else(|| Effects::none(&manifest, ledger, RunSource::Backfill));
+        let goes_on = |effects: &Effects| {
+            effects.ledger == ledger && effects.contracts == manifest.contracts
+        };
+        let effects = self.begun.take(entry.id, goes_on).unwrap_or_else(|| {
+            let mut effects = Effects::none(&manifest, ledger, RunSource::Backfill);
+            effects.rest = order.part.map(|from| TransactionPosition { ledger, application_order: from });
+            effects
+        });
         let effects = self.runner.run(entry, &manifest.contracts, effects, Some(until))?;
-        if effects.rest.is_some() {
-            self.begun.lock().insert(entry.id, effects);
-            return Ok(false);
+        match effects.rest {
+            None => self.write(entry, work, &effects),
+            Some(_) => match self.begun.keep(entry.id, effects) {
+                Ok(()) => Ok(false),
+                Err(effects) => self.write(entry, work, &effects),
+            },
         }
-        let written = self.runner.write(entry, &effects, |_, written| {
+    }
+
+    /// Writes what runs left together with the order as it is then, and takes over both.
+    fn write(
+        &self,
+        entry: &Entry,
+        work: &mut Work,
+        effects: &Effects,
+    ) -> Result<bool, ProgramError> {
+        let mut moved = None;
+        let begun_with = &*work;
+        let wrote = self.runner.write(entry, effects, |_, written, executions| {
+            let mut order = begun_with.order.clone();
             order.executions += written.executions;
             order.errors += written.errors;
             order.rows += written.rows;
-            order.reached(ledger.next());
-            self.still_wanted(order).then(|| stored_form(order))
-        })?;
-        if written.is_some_and(|written| written.rows > 0) {
+            order.errors_in_a_row = errors_in_a_row(order.errors_in_a_row, executions);
+            match effects.rest {
+                Some(rest) => order.part = Some(rest.application_order),
+                None => order.reached(effects.ledger.next()),
+            }
+            if order.state == State::Running && order.errors_in_a_row >= MOST_ERRORS_IN_A_ROW {
+                order.state = State::Stopped;
+                order.message = Some(stopped_because(executions));
+            }
+            let is_wanted = self.orders.lock().of(begun_with).is_some();
+            let stored = is_wanted.then(|| stored_form(&order));
+            moved = stored.is_some().then_some(order);
+            stored
+        });
+        let mut orders = self.orders.lock();
+        if wrote.is_err() {
+            orders.in_doubt.insert(entry.id);
+        }
+        let Wrote::Runs(written) = wrote? else { return Ok(true) };
+        if let Some(moved) = moved {
+            if let Some(known) = orders.of(work) {
+                known.order = moved.clone();
+                known.written = Instant::now();
+            }
+            work.order = moved;
+        }
+        drop(orders);
+        if written.rows > 0 {
             self.feeder.wake();
+        }
+        if written.waiting_changed {
+            self.trouble.report();
         }
         Ok(true)
     }
@@ -279,22 +354,37 @@ impl Older {
         ranges.iter().map(|range| range.first).find(|first| *first > after)
     }
 
-    fn still_wanted(&self, order: &Order) -> bool {
-        let orders = self.orders.lock();
-        let known = orders.get(&order.program);
-        !self.stopped.load(Ordering::Relaxed) && known.is_some_and(|known| known.is_same(order))
+    fn still_wanted(&self, work: &Work) -> bool {
+        !self.stopped.load(Ordering::Relaxed) && self.orders.lock().of(work).is_some()
     }
 
     /// Whoever changes an order holds the program's cell first and the orders second.
-    fn put(&self, cell: &Cell, order: &Order) -> Result<(), ProgramError> {
+    fn put(
+        &self,
+        cell: &mut Cell,
+        orders: &mut Orders,
+        order: &Order,
+    ) -> Result<(), ProgramError> {
+        cell.settle(&self.runner.store)?;
         if cell.deleted {
             return Err(ProgramError::Unknown(order.program));
         }
         let change = |changes: &mut ProgramChanges<'_>| {
             changes.put_backfill(order.program, &stored_form(order))
         };
-        Ok(self.runner.store.change_programs(change)?)
+        let written = self.runner.store.change_programs(change);
+        if written.is_err() {
+            orders.in_doubt.insert(order.program);
+        }
+        Ok(written?)
     }
+}
+
+/// The order of a program that is on disk.
+fn stored_order(runner: &Runner, program: ProgramId) -> Result<Option<Order>, ProgramError> {
+    let Some(stored) = runner.store.program_backfill(program)? else { return Ok(None) };
+    let order = serde_json::from_slice(&stored);
+    order.map(Some).map_err(|_| ProgramError::Damaged("the backfill of a program"))
 }
 
 fn stored_form(order: &Order) -> Vec<u8> {

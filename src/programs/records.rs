@@ -12,6 +12,9 @@ use crate::store::{ProgramChanges, Store, StoreError};
 
 /// Records that are kept of each program (interface, section Limits).
 pub const MOST_EXECUTIONS: u64 = 500;
+/// Bytes of the sentence that says why a run failed, or how it differs. It may name what somebody else
+/// chose: types, values, fields.
+pub const LONGEST_SENTENCE: usize = 1024;
 /// How long sums over ledgers are kept (interface, section Limits).
 pub const STATS_KEPT: Duration = Duration::from_hours(30 * 24);
 
@@ -21,7 +24,7 @@ pub const STATS_KEPT: Duration = Duration::from_hours(30 * 24);
 pub enum RunSource {
     /// The ledger was new.
     Live,
-    /// Somebody asked for ledgers that had been stored before.
+    /// The ledger had been stored before: somebody asked for it, or a run waited for ledgers before it.
     Backfill,
 }
 
@@ -73,6 +76,27 @@ impl From<Fidelity> for Likeness {
     }
 }
 
+impl Likeness {
+    /// The same with a sentence of bounded length.
+    pub(super) fn shortened(self) -> Self {
+        match self {
+            Self::Diverged(difference) => Self::Diverged(shortened(difference)),
+            other => other,
+        }
+    }
+}
+
+/// A sentence of at most [`LONGEST_SENTENCE`] bytes.
+fn shortened(mut sentence: String) -> String {
+    const MORE: char = '…';
+    if sentence.len() > LONGEST_SENTENCE {
+        let end = sentence.floor_char_boundary(LONGEST_SENTENCE - MORE.len_utf8());
+        sentence.truncate(end);
+        sentence.push(MORE);
+    }
+    sentence
+}
+
 /// One run of a program on a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
@@ -102,6 +126,11 @@ impl Execution {
     /// What came of it.
     pub fn status(&self) -> RunStatus {
         if self.error.is_none() { RunStatus::Success } else { RunStatus::Error }
+    }
+
+    /// It failed, and why.
+    pub(super) fn fails(&mut self, why: &dyn std::fmt::Display) {
+        self.error = Some(shortened(why.to_string()));
     }
 
     /// A record of the transaction.
@@ -206,7 +235,12 @@ pub(super) fn executions(
             return false;
         };
         if last.is_none_or(|last| execution.ledger <= last.0) {
-            found.push(execution);
+            // Earlier versions wrote sentences of any length.
+            found.push(Execution {
+                error: execution.error.map(shortened),
+                likeness: execution.likeness.shortened(),
+                ..execution
+            });
         }
         found.len() < limit
     })?;
@@ -281,4 +315,28 @@ pub(super) fn prune_stats(
 /// Records are made of numbers and texts, which serialize without fail.
 fn json<T: Serialize>(record: &T) -> Vec<u8> {
     serde_json::to_vec(record).expect("numbers and texts serialize")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_end_on_a_character_within_their_limit() {
+        let texts = ["", "short", &"a".repeat(1024), &"a".repeat(1025), &"ä€𝄞".repeat(400)];
+        for text in texts {
+            let mut execution =
+                Execution::of(LedgerSeq(1), &TxHash([0; 32]), RunSource::Live, 0);
+            execution.fails(&text);
+            let short = execution.error.unwrap();
+            assert!(short.len() <= LONGEST_SENTENCE);
+            match short.strip_suffix('…') {
+                Some(begin) => {
+                    assert!(text.len() > LONGEST_SENTENCE && text.starts_with(begin));
+                    assert!(begin.len() > LONGEST_SENTENCE - 8);
+                }
+                None => assert_eq!(short, text),
+            }
+        }
+    }
 }

@@ -8,6 +8,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::engine::{Engine, Module};
 use super::manifest::{Manifest, Progress};
+use super::waiting::Waiting;
 use super::{ProgramError, Settings, names};
 use crate::domain::{ContractId, Hash32, Owner, ProgramId};
 use crate::store::{ProgramChanges, Store, StoreError};
@@ -49,6 +50,56 @@ pub struct Cell {
     pub unwritten: usize,
     /// It is gone from the store; nothing may be written for it any more.
     pub deleted: bool,
+    /// Runs that are to be made again.
+    pub waiting: Waiting,
+    /// A write failed, which may have been made all the same: what is here is read again before it is used.
+    pub in_doubt: bool,
+}
+
+impl Cell {
+    /// Of a program that waits for nothing.
+    pub(super) fn new(manifest: Manifest, progress: Progress) -> Self {
+        let waiting = Waiting::default();
+        Self { manifest, progress, unwritten: 0, deleted: false, waiting, in_doubt: false }
+    }
+
+    /// Reads from the store what a failed write may have changed, if one failed. To be called before what
+    /// is here decides about anything.
+    ///
+    /// # Errors
+    /// When the store still fails; then nothing may be done for the program.
+    pub(super) fn settle(&mut self, store: &Store) -> Result<(), ProgramError> {
+        if self.in_doubt {
+            let id = self.manifest.id;
+            match store.program(id)? {
+                Some(manifest) => *self = stored_cell(store, id, &manifest)?,
+                None => self.deleted = true,
+            }
+            self.in_doubt = false;
+        }
+        Ok(())
+    }
+
+    /// Writes changes; when that fails, it is in doubt what the store holds.
+    pub(super) fn write(
+        &mut self,
+        store: &Store,
+        change: impl FnOnce(&mut ProgramChanges<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), ProgramError> {
+        let written = store.change_programs(change);
+        self.in_doubt |= written.is_err();
+        Ok(written?)
+    }
+}
+
+/// What is stored of a program.
+fn stored_cell(store: &Store, id: ProgramId, manifest: &[u8]) -> Result<Cell, ProgramError> {
+    let manifest: Manifest = serde_json::from_slice(manifest)
+        .map_err(|_| ProgramError::Damaged("the manifest of a program"))?;
+    let progress = store.program_progress(id)?;
+    let progress = progress.and_then(|row| serde_json::from_slice(&row).ok());
+    let progress = progress.ok_or(ProgramError::Damaged("the progress of a program"))?;
+    Ok(Cell { waiting: Waiting::of(store.waiting_runs(id)?), ..Cell::new(manifest, progress) })
 }
 
 /// All programs.
@@ -71,23 +122,18 @@ impl Registry {
         let mut modules: HashMap<[u8; 32], Module> = HashMap::new();
         let mut entries = BTreeMap::new();
         for (id, manifest) in store.programs()? {
-            let manifest: Manifest = serde_json::from_slice(&manifest)
-                .map_err(|_| ProgramError::Damaged("the manifest of a program"))?;
-            let module = match modules.get(&manifest.module) {
+            let cell = stored_cell(&store, id, &manifest)?;
+            let module = match modules.get(&cell.manifest.module) {
                 Some(module) => module.clone(),
                 None => {
-                    let code = store.module(&manifest.module)?;
+                    let code = store.module(&cell.manifest.module)?;
                     let code = code.ok_or(ProgramError::Damaged("the module of a program"))?;
                     let module = engine.load(&code)?;
-                    modules.insert(manifest.module, module.clone());
+                    modules.insert(cell.manifest.module, module.clone());
                     module
                 }
             };
-            let progress = store.program_progress(id)?;
-            let progress = progress.and_then(|row| serde_json::from_slice(&row).ok());
-            let progress = progress.ok_or(ProgramError::Damaged("the progress of a program"))?;
-            let cell = Mutex::new(Cell { manifest, progress, unwritten: 0, deleted: false });
-            entries.insert(id, Arc::new(Entry { id, module, cell }));
+            entries.insert(id, Arc::new(Entry { id, module, cell: Mutex::new(cell) }));
         }
         store.queue_for_programs(!entries.is_empty());
         Ok(Self {
@@ -184,15 +230,21 @@ impl Registry {
         // Ledgers that come from here on are for this program.
         self.store.queue_for_programs(true);
         let progress = Progress { queue: self.store.queue_position(), ..Progress::default() };
-        self.store.change_programs(|changes| {
+        let written = self.store.change_programs(|changes| {
             changes.put_module(facts.sha256.as_bytes(), &deploy.code)?;
             put_manifest(changes, &manifest)?;
             put_progress(changes, id, &progress)?;
             changes.put_progress(LAST_ID_ROW, &id.0.to_be_bytes())
-        })?;
-        let cell =
-            Mutex::new(Cell { manifest: manifest.clone(), progress, unwritten: 0, deleted: false });
-        self.entries.write().insert(id, Arc::new(Entry { id, module, cell }));
+        });
+        // A write that failed may have been made: then the program is there after the next start, and now.
+        let is_there = written.is_ok() || self.store.program(id)?.is_some();
+        let mut entries = self.entries.write();
+        if is_there {
+            let cell = Mutex::new(Cell::new(manifest.clone(), progress));
+            entries.insert(id, Arc::new(Entry { id, module, cell }));
+        }
+        self.store.queue_for_programs(!entries.is_empty());
+        written?;
         Ok(manifest)
     }
 
@@ -206,6 +258,7 @@ impl Registry {
         let contracts = names::distinct(contracts)?;
         let entry = self.owned(id, owner)?;
         let mut cell = entry.cell.lock();
+        cell.settle(&self.store)?;
         if let Some(known) = contracts.iter().find(|id| cell.manifest.contracts.contains(id)) {
             return Err(ProgramError::Registered(*known));
         }
@@ -222,12 +275,12 @@ impl Registry {
     ) -> Result<Manifest, ProgramError> {
         let entry = self.owned(id, owner)?;
         let mut cell = entry.cell.lock();
-        if running {
-            cell.progress.errors_in_a_row = 0;
-        }
-        self.change_manifest(&mut cell, |manifest| {
+        self.change(&mut cell, |manifest, progress| {
             manifest.running = running;
             manifest.stopped_because = None;
+            if running {
+                progress.errors_in_a_row = 0;
+            }
         })
     }
 
@@ -237,14 +290,17 @@ impl Registry {
         let _one_at_a_time = self.deploying.lock();
         let entry = self.owned(id, owner)?;
         let mut cell = entry.cell.lock();
+        cell.settle(&self.store)?;
         if cell.deleted {
+            // A delete of which it was said that it failed.
+            self.remove(id);
             return Err(ProgramError::Unknown(id));
         }
         let module = cell.manifest.module;
         let others = self.all();
         let mut others = others.iter().filter(|other| other.id != id);
         let shared = others.any(|other| other.cell.lock().manifest.module == module);
-        self.store.change_programs(|changes| {
+        cell.write(&self.store, |changes| {
             changes.delete_program(id)?;
             if shared { Ok(()) } else { changes.delete_module(&module) }
         })?;
@@ -252,29 +308,59 @@ impl Registry {
         if !shared && let Err(error) = self.engine.forget(Hash32(module)) {
             tracing::warn!(program = %id, "its compiled module is left behind: {error}");
         }
+        self.remove(id);
+        Ok(cell.manifest.clone())
+    }
+
+    fn remove(&self, id: ProgramId) {
         let mut entries = self.entries.write();
         entries.remove(&id);
         if entries.is_empty() {
             self.store.queue_for_programs(false);
         }
-        Ok(cell.manifest.clone())
     }
 
-    fn change_manifest(
+    /// Takes off the queue what all programs have seen.
+    pub(super) fn unqueue(&self) -> Result<(), ProgramError> {
+        // A program that is being deployed has a place in the queue before it is one of all.
+        let _one_at_a_time = self.deploying.lock();
+        let all = self.all();
+        let seen = all.iter().map(|entry| entry.cell.lock().progress.queue).min();
+        let Some(seen) = seen else { return Ok(()) };
+        let Some(oldest) = self.store.queued_after(0, 1)?.first().copied() else { return Ok(()) };
+        if oldest.number <= seen {
+            self.store.change_programs(|changes| changes.unqueue(seen))?;
+        }
+        Ok(())
+    }
+
+    /// Writes a changed manifest, then takes it over.
+    pub(super) fn change_manifest(
         &self,
         cell: &mut Cell,
         change: impl FnOnce(&mut Manifest),
     ) -> Result<Manifest, ProgramError> {
+        self.change(cell, |manifest, _| change(manifest))
+    }
+
+    /// Writes a changed manifest and progress, then takes them over.
+    fn change(
+        &self,
+        cell: &mut Cell,
+        change: impl FnOnce(&mut Manifest, &mut Progress),
+    ) -> Result<Manifest, ProgramError> {
+        cell.settle(&self.store)?;
         if cell.deleted {
             return Err(ProgramError::Unknown(cell.manifest.id));
         }
-        let mut manifest = cell.manifest.clone();
-        change(&mut manifest);
-        self.store.change_programs(|changes| {
+        let (mut manifest, mut progress) = (cell.manifest.clone(), cell.progress);
+        change(&mut manifest, &mut progress);
+        cell.write(&self.store, |changes| {
             put_manifest(changes, &manifest)?;
-            put_progress(changes, manifest.id, &cell.progress)
+            put_progress(changes, manifest.id, &progress)
         })?;
         cell.manifest = manifest.clone();
+        cell.progress = progress;
         Ok(manifest)
     }
 

@@ -10,23 +10,28 @@ use stellar_xdr::LedgerEntryChanges;
 use super::ProgramError;
 use super::engine::{Engine, Invocation, Outcome, Program, Recorded, RunError};
 use super::manifest::{Manifest, Progress};
-use super::records::{Execution, LedgerStats, LedgerSums, RunSource};
-use super::registry::{Cell, Entry, Registry, put_manifest, put_progress};
+use super::records::{Execution, LedgerStats, LedgerSums, Likeness, RunSource};
+use super::questions::Questions;
+use super::registry::{Entry, Registry, put_manifest, put_progress};
 use super::rows::RunRows;
-use super::state::{LedgerStates, States, Upstream};
+use super::state::{LedgerStates, StateError, States, Upstream, applied_protocol};
 use super::transaction::HostCall;
+use super::waiting::{MOST_WAITING, Waiting};
 use super::{Settings, records};
 use crate::domain::{
     ContractId, Direction, LedgerRange, LedgerSeq, Owner, Page, ProgramId, TxHash,
 };
-use crate::store::{Store, TransactionPosition, TransactionQuery};
+use crate::store::{Store, TransactionPosition, TransactionQuery, WaitingRun};
 use crate::tables::schema::ProgramSchema;
 
 /// Base reserve of the public networks since 2019, in stroops. A transaction's ledger says what it was,
 /// but is kept for a while only; it matters to contracts that create trustlines.
 const BASE_RESERVE: u32 = 5_000_000;
-/// Failures in a row after which a program is no longer run.
-const MOST_ERRORS_IN_A_ROW: u32 = 100;
+/// Failures in a row after which a program is no longer run, or a backfill stopped.
+pub(super) const MOST_ERRORS_IN_A_ROW: u32 = 100;
+/// Bytes of XDR that the runs on one ledger emit before what there is of them is written and the rest of
+/// the ledger becomes a part of its own. In memory they take five to six times as much.
+pub(super) const PART_BYTES: usize = 4 << 20;
 
 /// What runs programs, and what they are run on.
 pub(super) struct Runner {
@@ -34,7 +39,7 @@ pub(super) struct Runner {
     pub engine: Engine,
     pub settings: Settings,
     /// Who is asked for entries that nothing stored tells of.
-    pub upstream: Option<Arc<dyn Upstream + Send + Sync>>,
+    pub questions: Option<Questions>,
     /// UNIX milliseconds now.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -43,12 +48,22 @@ pub(super) struct Runner {
 pub(super) struct Effects {
     pub ledger: LedgerSeq,
     pub source: RunSource,
+    /// The ledger's number in the queue; 0 when it is not from there.
+    pub queue: u64,
+    /// The contracts that were registered when it was begun.
+    pub contracts: Vec<ContractId>,
     pub schema: ProgramSchema,
     pub runs: Vec<Run>,
+    /// Bytes of what the runs emitted, as XDR.
+    pub bytes: usize,
+    /// The first of the ledgers that were stored without a gap up to this one, before the first run.
+    pub stored_from: Option<LedgerSeq>,
     /// The first transaction that is left, when there was no time for it.
     pub rest: Option<TransactionPosition>,
-    /// The transactions that are wanted; without this all of them are.
+    /// The transactions that are wanted in a trial; without this all of them are.
     pub only: Option<BTreeSet<TxHash>>,
+    /// The runs that are made again; without this all are made.
+    pub again: Option<BTreeSet<TransactionPosition>>,
 }
 
 /// What one run leaves.
@@ -58,13 +73,37 @@ pub(super) struct Run {
     pub fuel: u64,
     /// Empty when it failed, and when it emitted nothing.
     pub rows: RunRows,
+    /// The rows in their stored form, when there are some.
+    pub encoded: Vec<u8>,
 }
 
 impl Effects {
     /// Nothing yet.
     pub(super) fn none(manifest: &Manifest, ledger: LedgerSeq, source: RunSource) -> Self {
-        let schema = manifest.schema.clone();
-        Self { ledger, source, schema, runs: Vec::new(), rest: None, only: None }
+        Self {
+            ledger,
+            source,
+            queue: 0,
+            contracts: manifest.contracts.clone(),
+            schema: manifest.schema.clone(),
+            runs: Vec::new(),
+            bytes: 0,
+            stored_from: None,
+            rest: None,
+            only: None,
+            again: None,
+        }
+    }
+
+    /// Whether what there is has to be written before there is more. A trial writes nothing and has limits
+    /// of its own.
+    pub(super) fn is_part(&self) -> bool {
+        self.bytes >= PART_BYTES && self.only.is_none()
+    }
+
+    fn add(&mut self, run: Run) {
+        self.bytes += run.encoded.len();
+        self.runs.push(run);
     }
 }
 
@@ -105,21 +144,28 @@ impl Runner {
         until: Option<Instant>,
     ) -> Result<Effects, ProgramError> {
         let from = effects.rest.take();
-        let protocol = self.store.ledger(effects.ledger)?.map_or(0, |row| row.protocol);
+        // Before anything is looked up: what is stored meanwhile may be what a run was missing.
+        let stored_from = || self.store.range_of(effects.ledger).map(|range| range.first);
+        effects.stored_from = effects.stored_from.or_else(stored_from);
+        let protocol = applied_protocol(&self.store, effects.ledger)?.unwrap_or(0);
         let calls = self.transactions(effects.ledger, contracts)?;
         let concerned = |call: &HostCall| call.called.all().any(|id| contracts.contains(id));
-        let only = effects.only.clone();
+        let (only, again) = (effects.only.clone(), effects.again.clone());
         let left = |call: &HostCall| {
             from.is_none_or(|from| call.position >= from)
                 && only.as_ref().is_none_or(|only| only.contains(&call.hash))
+                && again.as_ref().is_none_or(|again| again.contains(&call.position))
         };
-        let states =
-            States::new(&self.store, self.upstream.as_deref().map(|it| it as &dyn Upstream));
+        let owner = entry.cell.lock().manifest.owner.clone();
+        let asks = self.questions.as_ref().map(|questions| questions.of(owner));
+        let upstream = asks.as_ref().map(|asks| asks as &dyn Upstream);
+        let states = States::new(&self.store, upstream).within(self.settings.lookups);
         let mut of_ledger = None;
         let mut first = true;
         for call in calls.iter().filter(|call| concerned(call) && left(call)) {
             // One at least, or it would never end.
-            if !first && until.is_some_and(|until| Instant::now() > until) {
+            let time_is_over = until.is_some_and(|until| Instant::now() > until);
+            if !first && (time_is_over || effects.is_part()) {
                 effects.rest = Some(call.position);
                 break;
             }
@@ -129,7 +175,9 @@ impl Runner {
                 None => of_ledger.insert(states.at(effects.ledger)?),
             };
             let run = self.run_one(entry, contracts, (call, protocol), of_ledger, &mut effects)?;
-            effects.runs.extend(run);
+            if let Some(run) = run {
+                effects.add(run);
+            }
         }
         Ok(effects)
     }
@@ -147,6 +195,7 @@ impl Runner {
         let program = Program { module: &entry.module, contracts };
         let limits = &self.settings.limits;
         let at = (self.clock)();
+        let begun = Instant::now();
         let mut execution = Execution::of(effects.ledger, &call.hash, effects.source, at);
         let closed_at = call.closed_at;
         let mut rows = RunRows { transaction: call.hash, closed_at, emits: Vec::new() };
@@ -155,7 +204,7 @@ impl Runner {
             Ok(Outcome { entered: false, .. }) => return Ok(None),
             Ok(outcome) => {
                 execution.micros = outcome.micros;
-                execution.likeness = outcome.fidelity.into();
+                execution.likeness = Likeness::from(outcome.fidelity).shortened();
                 fuel = outcome.fuel;
                 match outcome.result {
                     Ok(emits) => {
@@ -165,19 +214,27 @@ impl Runner {
                                 rows.emits = emits;
                                 effects.schema = grown.unwrap_or_else(|| effects.schema.clone());
                             }
-                            Err(error) => execution.error = Some(error.to_string()),
+                            Err(error) => execution.fails(&error),
                         }
                     }
-                    Err(fault) => execution.error = Some(fault.to_string()),
+                    Err(fault) => execution.fails(&fault),
                 }
             }
             Err(unknown @ RunError::StateUnavailable(_)) => {
-                execution.error = Some(format!("state unavailable: {unknown}"));
+                execution.fails(&format_args!("state unavailable: {unknown}"));
                 execution.state_unavailable = true;
             }
-            Err(error) => return Err(ProgramError::Run(error.to_string())),
+            Err(RunError::State(StateError::Lookups(fault))) => {
+                execution.micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+                execution.fails(&fault);
+            }
+            Err(error) => return Err(error.into()),
         }
-        Ok(Some(Run { position: call.position, execution, fuel, rows }))
+        let encoded = match rows.emits.is_empty() {
+            true => Vec::new(),
+            false => rows.encode().map_err(|_| ProgramError::Damaged("what a run emitted"))?,
+        };
+        Ok(Some(Run { position: call.position, execution, fuel, rows, encoded }))
     }
 
     fn invocation(&self, call: &HostCall, protocol: u32) -> Invocation {
@@ -202,24 +259,33 @@ impl Runner {
         }
     }
 
-    /// Writes what runs left, and what `also` says about the program, at once. Says how many rows are
-    /// new; `None` when the program is gone.
+    /// Writes what runs left, and what `also` says about the program, at once. Nothing in memory changes
+    /// unless it is [`Wrote::Runs`]: that is also the rule for what `also` has a hand in.
+    ///
+    /// # Errors
+    /// When nothing was written, or nobody knows.
     pub(super) fn write(
         &self,
         entry: &Entry,
         effects: &Effects,
-        also: impl FnOnce(&mut Progress, &WrittenRuns) -> Option<Vec<u8>>,
-    ) -> Result<Option<WrittenRuns>, ProgramError> {
+        also: impl FnOnce(&mut Progress, &WrittenRuns, &[Execution]) -> Option<Vec<u8>>,
+    ) -> Result<Wrote, ProgramError> {
         let mut cell = entry.cell.lock();
+        cell.settle(&self.store)?;
         if cell.deleted {
-            return Ok(None);
+            return Ok(Wrote::Nothing);
+        }
+        if cell.manifest.contracts != effects.contracts {
+            return Ok(Wrote::Nothing);
         }
         let mut new = self.new_runs(entry.id, effects)?;
-        let Cell { manifest, progress, .. } = &*cell;
-        let (mut manifest, mut progress) = (manifest.clone(), *progress);
+        let (mut manifest, mut progress) = (cell.manifest.clone(), cell.progress);
         let changed = self.account(&mut manifest, &mut progress, effects, &mut new)?;
-        let order = also(&mut progress, &new.written);
-        self.store.change_programs(|changes| {
+        let (waits, over, given_up) = again(effects, &cell.waiting);
+        progress.given_up += given_up;
+        new.written.waiting_changed = !waits.is_empty() || !over.is_empty() || given_up > 0;
+        let order = also(&mut progress, &new.written, &new.executions);
+        cell.write(&self.store, |changes| {
             let log = progress.log - new.rows.len() as u64;
             for (number, (position, bytes)) in (log + 1..).zip(&new.rows) {
                 changes.put_rows(entry.id, *position, number, bytes)?;
@@ -237,19 +303,27 @@ impl Runner {
             if changed {
                 put_manifest(changes, &manifest)?;
             }
+            waits.iter().try_for_each(|run| changes.put_waiting_run(entry.id, *run))?;
+            over.iter().try_for_each(|position| changes.delete_waiting_run(entry.id, *position))?;
             put_progress(changes, entry.id, &progress)
         })?;
-        if !manifest.running && cell.manifest.running {
+        new.written.stopped = !manifest.running && cell.manifest.running;
+        if new.written.stopped {
             let because = manifest.stopped_because.as_deref();
             tracing::warn!(program = %entry.id, because, "a program is no longer run");
         }
         cell.manifest = manifest;
         cell.progress = progress;
-        Ok(Some(new.written))
+        cell.waiting.written(&waits, &over);
+        Ok(Wrote::Runs(new.written))
     }
 
     /// What of the runs is not stored yet.
-    fn new_runs(&self, program: ProgramId, effects: &Effects) -> Result<NewRuns, ProgramError> {
+    fn new_runs<'e>(
+        &self,
+        program: ProgramId,
+        effects: &'e Effects,
+    ) -> Result<NewRuns<'e>, ProgramError> {
         let mut new = NewRuns::default();
         for run in &effects.runs {
             let mut execution = run.execution.clone();
@@ -258,9 +332,7 @@ impl Runner {
                 if self.store.rows_of_run(program, run.position)?.is_some() {
                     execution.rows = 0;
                 } else {
-                    let bytes = run.rows.encode();
-                    let bytes = bytes.map_err(|_| ProgramError::Damaged("what a run emitted"))?;
-                    new.rows.push((run.position, bytes));
+                    new.rows.push((run.position, &run.encoded));
                 }
             }
             new.written.executions += 1;
@@ -283,7 +355,7 @@ impl Runner {
         manifest: &mut Manifest,
         progress: &mut Progress,
         effects: &Effects,
-        new: &mut NewRuns,
+        new: &mut NewRuns<'_>,
     ) -> Result<bool, ProgramError> {
         let mut changed = false;
         if !new.rows.is_empty() {
@@ -291,7 +363,7 @@ impl Runner {
             let emits = effects.runs.iter().flat_map(|run| run.rows.emits.iter().cloned());
             let grown =
                 manifest.schema.admit(&emits.collect::<Vec<_>>(), self.settings.schema_limits());
-            let grown = grown.map_err(|error| ProgramError::Run(error.to_string()))?;
+            let grown = grown.map_err(|error| ProgramError::Outgrown(error.to_string()))?;
             if let Some(grown) = grown {
                 manifest.schema = grown;
                 changed = true;
@@ -300,41 +372,94 @@ impl Runner {
         progress.log += new.rows.len() as u64;
         progress.executions += new.executions.len() as u64;
         progress.row_bytes += new.rows.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
-        for execution in &new.executions {
-            match &execution.error {
-                None => progress.errors_in_a_row = 0,
-                Some(_) if execution.state_unavailable => {}
-                Some(_) => progress.errors_in_a_row += 1,
+        if effects.source == RunSource::Live {
+            progress.errors_in_a_row = errors_in_a_row(progress.errors_in_a_row, &new.executions);
+            if manifest.running && progress.errors_in_a_row >= MOST_ERRORS_IN_A_ROW {
+                manifest.running = false;
+                manifest.stopped_because = Some(stopped_because(&new.executions));
+                changed = true;
             }
-        }
-        if manifest.running && progress.errors_in_a_row >= MOST_ERRORS_IN_A_ROW {
-            let last = new.executions.iter().rev().find_map(|it| it.error.as_deref());
-            manifest.running = false;
-            manifest.stopped_because = Some(format!(
-                "stopped after {MOST_ERRORS_IN_A_ROW} failures in a row, the last one being: {}",
-                last.unwrap_or("unknown")
-            ));
-            changed = true;
         }
         Ok(changed)
     }
 }
 
+/// How many runs have failed since the last that did not. One for which state was missing is neither.
+pub(super) fn errors_in_a_row(before: u32, executions: &[Execution]) -> u32 {
+    executions.iter().fold(before, |count, execution| match &execution.error {
+        None => 0,
+        Some(_) if execution.state_unavailable => count,
+        Some(_) => count.saturating_add(1),
+    })
+}
+
+/// Why something is no longer run after these.
+pub(super) fn stopped_because(executions: &[Execution]) -> String {
+    let last = executions.iter().rev().filter(|it| !it.state_unavailable);
+    let last = last.filter_map(|it| it.error.as_deref()).next();
+    format!(
+        "stopped after {MOST_ERRORS_IN_A_ROW} failures in a row, the last one being: {}",
+        last.unwrap_or("unknown")
+    )
+}
+
+/// Which runs are to be made again, which of those that waited are not, and how many there is no room for.
+fn again(effects: &Effects, waiting: &Waiting) -> (Vec<WaitingRun>, Vec<TransactionPosition>, u64) {
+    let from = effects.stored_from.unwrap_or(effects.ledger);
+    let (mut waits, mut over, mut given_up) = (Vec::new(), Vec::new(), 0);
+    let mut room = MOST_WAITING.saturating_sub(waiting.len());
+    for run in &effects.runs {
+        let (position, known) = (run.position, waiting.has(run.position));
+        match run.execution.state_unavailable {
+            true if known => waits.push(WaitingRun { position, from }),
+            true if room == 0 => given_up += 1,
+            true => {
+                room -= 1;
+                waits.push(WaitingRun { position, from });
+            }
+            false if known => over.push(position),
+            false => {}
+        }
+    }
+    // Those of which nothing came: they are not stored any more, or call none of the contracts.
+    if let Some(again) = effects.again.as_ref() {
+        let made: BTreeSet<_> = effects.runs.iter().map(|run| run.position).collect();
+        let left = |position: &&TransactionPosition| effects.rest.is_none_or(|rest| **position < rest);
+        let gone = again.iter().filter(left).filter(|position| !made.contains(position));
+        over.extend(gone.filter(|position| waiting.has(**position)));
+    }
+    (waits, over, given_up)
+}
+
 /// What is to be written.
 #[derive(Default)]
-struct NewRuns {
-    rows: Vec<(TransactionPosition, Vec<u8>)>,
+struct NewRuns<'e> {
+    rows: Vec<(TransactionPosition, &'e Vec<u8>)>,
     executions: Vec<Execution>,
     stats: Option<LedgerStats>,
     written: WrittenRuns,
 }
 
+/// What came of writing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wrote {
+    /// What the runs left is on disk.
+    Runs(WrittenRuns),
+    /// Nothing: the program is gone, or contracts were registered since, and what was run and passed over
+    /// was so without them.
+    Nothing,
+}
+
 /// What was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct WrittenRuns {
     pub executions: u64,
     pub errors: u64,
     pub rows: u64,
+    /// There are others, more or fewer runs that wait for ledgers.
+    pub waiting_changed: bool,
+    /// The program is no longer run since.
+    pub stopped: bool,
 }
 
 /// A wait before our own trouble is tried again.

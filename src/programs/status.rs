@@ -19,7 +19,7 @@ pub struct ProgramStatus {
     pub last_success: Option<u32>,
     /// Ledger of the newest run that failed.
     pub last_error: Option<u32>,
-    /// Why that one failed, or why the program was stopped.
+    /// Why the program was stopped, or what it waits for, or else why that run failed.
     pub last_error_message: Option<String>,
     /// Runs.
     pub executions: u64,
@@ -33,15 +33,25 @@ pub struct ProgramStatus {
     pub lag: u64,
     /// Bytes of its rows.
     pub row_bytes: u64,
+    /// Runs for which state was missing, and which are made again when ledgers before theirs are stored.
+    pub runs_waiting: u64,
+    /// Runs of that kind that were too many to be kept: only a backfill makes them.
+    pub runs_given_up: u64,
 }
 
 /// Ledgers that are counted when a program lags behind.
 const MOST_COUNTED: usize = 10_000;
 
-pub(super) fn of(store: &Store, entry: &Entry) -> Result<ProgramStatus, ProgramError> {
-    let (manifest, progress) = {
-        let cell = entry.cell.lock();
-        (cell.manifest.clone(), cell.progress)
+/// How a program is that waits for this, if it waits.
+pub(super) fn of(
+    store: &Store,
+    entry: &Entry,
+    waits_for: Option<String>,
+) -> Result<ProgramStatus, ProgramError> {
+    let (manifest, progress, runs_waiting) = {
+        let mut cell = entry.cell.lock();
+        cell.settle(store)?;
+        (cell.manifest.clone(), cell.progress, cell.waiting.len() as u64)
     };
     let kept = records::executions(store, entry.id, None, MOST_EXECUTIONS as usize)?;
     let executions = kept.len() as u64;
@@ -59,6 +69,7 @@ pub(super) fn of(store: &Store, entry: &Entry) -> Result<ProgramStatus, ProgramE
         last_error: failed().next().map(|it| it.ledger),
         last_error_message: manifest
             .stopped_because
+            .or(waits_for)
             .or_else(|| failed().next().and_then(|it| it.error.clone())),
         project_name: manifest.project_name,
         executions,
@@ -67,5 +78,7 @@ pub(super) fn of(store: &Store, entry: &Entry) -> Result<ProgramStatus, ProgramE
         last_ledger,
         lag: waiting.len() as u64,
         row_bytes: progress.row_bytes,
+        runs_waiting,
+        runs_given_up: progress.given_up,
     })
 }

@@ -103,8 +103,7 @@ pub(super) fn run(runner: &Runner, owner: &Owner, wanted: Trial) -> Result<Tried
         schema,
     };
     let chosen = chosen(runner, &manifest, &on)?;
-    let progress = Progress::default();
-    let cell = Cell { manifest: manifest.clone(), progress, unwritten: 0, deleted: false };
+    let cell = Cell::new(manifest.clone(), Progress::default());
     let entry = Entry { id: NO_PROGRAM, module, cell: Mutex::new(cell) };
     let Runs { mut by_hash, end, schema } = runs(runner, &entry, &manifest, &chosen)?;
     let transactions = chosen.into_iter().map(|(position, Chosen { hash, reason })| {

@@ -13,7 +13,7 @@ use super::sources::SourcesError;
 use super::{AskedEntries, Ledgers, ServiceError, sources, stopped};
 use crate::config::{self, Config};
 use crate::observe::health::Health;
-use crate::programs::state::Upstream;
+use crate::programs::state::{LookupLimits, Upstream};
 use crate::programs::{self, ProgramDeps, ProgramError, Programs, engine};
 use crate::tables::{Patience, QueryLimits, Tables, TablesSettings, Walls};
 
@@ -128,6 +128,10 @@ fn settings(config: &config::Programs) -> programs::Settings {
             columns: size(config.columns),
             depth: size(config.depth),
         },
+        lookups: LookupLimits {
+            entries: config.lookups.get(),
+            time: Duration::from_millis(config.lookup_ms.get().into()),
+        },
         owner_bytes: u64::from(config.owner_mib.get()) << 20,
     }
 }
@@ -160,7 +164,7 @@ mod tests {
     fn defaults_are_those_of_programs_and_queries() {
         let (own, given) = (settings(&config::Programs::default()), programs::Settings::default());
         assert_eq!(own.limits, given.limits);
-        assert_eq!(own.owner_bytes, given.owner_bytes);
+        assert_eq!((own.owner_bytes, own.lookups), (given.owner_bytes, given.lookups));
         assert_eq!(query_limits(&config::Queries::default()), QueryLimits::default());
     }
 }

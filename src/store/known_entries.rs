@@ -1,16 +1,22 @@
 //! What others said of entries of the ledger, kept so that nobody is asked twice. An answer holds for
-//! an interval of ledgers; it is not derived from stored ledgers and is never needed to rebuild them.
+//! an interval of ledgers; it is not derived from stored ledgers and is never needed to rebuild them. So
+//! all of them together have a limit: past it a part of them is forgotten, and asked for again.
 
 use sha2::{Digest, Sha256};
 
 use super::bytes::{Malformed, Reader};
 use super::columns::{Family, Key, KnownEntryKey};
-use super::database::corrupt;
+use super::database::{Batch, corrupt};
 use super::{Store, StoreError};
 use crate::domain::LedgerSeq;
 
 /// Answers kept for one entry; the oldest goes first.
 const MOST_PER_ENTRY: usize = 16;
+
+/// Bytes of all answers. Programs of strangers choose what is asked, so this must not grow for ever.
+const MOST_BYTES: u64 = 256 << 20;
+/// What is forgotten when there are more. Keys begin with a hash, so this is a part of everybody's.
+const FORGOTTEN_AT_ONCE: u64 = MOST_BYTES / 16;
 
 const IS_THERE: u8 = 1;
 const HAS_TTL: u8 = 2;
@@ -90,10 +96,23 @@ impl Store {
     /// # Errors
     /// What the database says.
     pub fn remember_entries(&self, answers: &[(Vec<u8>, KnownEntry)]) -> Result<(), StoreError> {
-        let writer = self.writer.lock();
+        self.remember_within(answers, MOST_BYTES, FORGOTTEN_AT_ONCE)
+    }
+
+    fn remember_within(
+        &self,
+        answers: &[(Vec<u8>, KnownEntry)],
+        most: u64,
+        forgotten: u64,
+    ) -> Result<(), StoreError> {
+        let mut writer = self.writer.lock();
         if writer.unlogged {
             return Ok(());
         }
+        let mut bytes = match writer.known_bytes {
+            Some(bytes) => bytes,
+            None => self.known_entry_bytes()?,
+        };
         let mut batch = self.database.batch();
         for (ledger_key, answer) in answers {
             let hash: [u8; 32] = Sha256::digest(ledger_key).into();
@@ -103,13 +122,72 @@ impl Store {
                 continue;
             }
             let key = |from| KnownEntryKey { hash, from };
-            batch.put(Family::KnownEntries, &key(answer.from), answer.encode())?;
+            let row = answer.encode();
+            bytes += row_bytes(&row);
+            bytes -= same.map_or(0, |same| row_bytes(&same.encode())).min(bytes);
+            batch.put(Family::KnownEntries, &key(answer.from), row)?;
             if same.is_none() && known.len() >= MOST_PER_ENTRY {
+                bytes -= row_bytes(&known[0].encode()).min(bytes);
                 batch.delete(Family::KnownEntries, &key(known[0].from))?;
             }
         }
-        self.database.write_logged(batch)
+        if bytes > most {
+            let first = answers.first().map(|(key, _)| Sha256::digest(key).into());
+            bytes -= self.forget_entries(&mut batch, first.unwrap_or_default(), forgotten)?;
+        }
+        // Whatever becomes of the write, what is counted anew is right.
+        writer.known_bytes = None;
+        self.database.write_logged(batch)?;
+        writer.known_bytes = Some(bytes);
+        Ok(())
     }
+
+    /// Forgets so many bytes of answers, of entries whose hashes come after one: which they are is chance.
+    /// Says how many it were.
+    fn forget_entries(
+        &self,
+        batch: &mut Batch<'_>,
+        after: [u8; 32],
+        wanted: u64,
+    ) -> Result<u64, StoreError> {
+        let snapshot = self.database.snapshot();
+        let mut rows = snapshot.rows(Family::KnownEntries)?;
+        let mut forgotten = 0;
+        let start = KnownEntryKey { hash: after, from: LedgerSeq(u32::MAX) }.encode();
+        rows.seek(start);
+        // From the hash to the end, and then from the beginning to the hash.
+        for from_beginning in [false, true] {
+            while forgotten < wanted
+                && let Some((key, value)) = rows.item()
+            {
+                if from_beginning && key > start.as_slice() {
+                    break;
+                }
+                forgotten += row_bytes(value);
+                batch.delete_raw(Family::KnownEntries, key)?;
+                rows.next();
+            }
+            rows.status()?;
+            if forgotten < wanted && !from_beginning {
+                rows.seek_to_first();
+            }
+        }
+        Ok(forgotten)
+    }
+
+    fn known_entry_bytes(&self) -> Result<u64, StoreError> {
+        let mut bytes = 0;
+        self.database.scan(Family::KnownEntries, |_, value| {
+            bytes += row_bytes(value);
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+}
+
+/// Bytes of a row with its key.
+fn row_bytes(value: &[u8]) -> u64 {
+    (size_of::<<KnownEntryKey as Key>::Bytes>() + value.len()) as u64
 }
 
 #[cfg(test)]
@@ -151,6 +229,24 @@ mod tests {
         }
         let known = store.known_entries(&key).unwrap();
         assert_eq!((known.len(), known[0].from), (MOST_PER_ENTRY, LedgerSeq(114)));
+    }
+
+    #[test]
+    fn answers_of_all_entries_together_have_a_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let network = Network::from_name_or_passphrase("local");
+        let store = Store::open(directory.path(), Some(&network)).unwrap();
+        let (most, forgotten) = (20_000, 2_000);
+        let keys: Vec<Vec<u8>> = (0..1000_u32).map(|key| key.to_be_bytes().to_vec()).collect();
+        for (number, key) in keys.iter().enumerate() {
+            let known = answer(5, 9, Some(&[7; 100]));
+            store.remember_within(&[(key.clone(), known.clone())], most, forgotten).unwrap();
+            let there = store.known_entry_bytes().unwrap();
+            assert!(there <= most + 200, "{there}");
+            assert_eq!(store.writer.lock().known_bytes, Some(there));
+            assert_eq!(store.known_entries(key).unwrap(), [known], "the newest stays: {number}");
+        }
+        assert!(store.known_entry_bytes().unwrap() > most - 2 * forgotten);
     }
 
     #[test]

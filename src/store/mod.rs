@@ -61,7 +61,7 @@ pub use indexed_as::IndexedAs;
 pub use known_entries::KnownEntry;
 pub use ledgers::{LedgerCounts, LedgerRow};
 pub use prepare::{IndexOptions, PreparedLedger};
-pub use programs::{ProgramChanges, Queued};
+pub use programs::{ProgramChanges, Queued, WaitingRun};
 pub use query::{
     EventQuery, EventRecord, QueryCost, StoreStatus, TopicFilter, TransactionPosition,
     TransactionQuery, TransactionRecord,
@@ -116,6 +116,8 @@ struct Writer {
     /// Whether a write of ledgers or totals failed, which may have been made all the same: what is in
     /// memory is read back before the next one.
     in_doubt: bool,
+    /// Bytes of `known_entries`, once they were counted.
+    known_bytes: Option<u64>,
 }
 
 /// What is stored over all ledgers, less what was pruned.

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `programs` | program → manifest |
 //! | `wasm` | SHA-256 → module |
-//! | `program_progress` | program → how far it has got; program, `b` → its backfill |
+//! | `program_progress` | program → how far it has got; program, `b` → its backfill; program, `w`, position → a run that waits |
 //! | `program_queue` | number in the order of ingestion → ledger that programs have yet to see |
 //! | `rows` | program, position of a transaction → what the run on it emitted |
 //! | `row_log` | program, number → position: the order in which runs with rows were stored |
@@ -22,6 +22,15 @@ use crate::domain::{Direction, LedgerRange, LedgerSeq, ProgramId};
 
 /// Key of `program_stats`.
 const STATS_KEY_LEN: usize = 9;
+
+/// A run of a program that could not be made with what was stored, and is to be made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingRun {
+    /// The transaction.
+    pub position: TransactionPosition,
+    /// The first of the ledgers that were stored without a gap up to the transaction's own.
+    pub from: LedgerSeq,
+}
 
 /// A ledger that waits to be seen by programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +83,37 @@ impl Store {
             found.push((ProgramId(u32::from_be_bytes(id)), value.to_vec()));
             Ok(())
         })?;
+        Ok(found)
+    }
+
+    /// The manifest of a program; none when there is no such program.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn program(&self, program: ProgramId) -> Result<Option<Vec<u8>>, StoreError> {
+        let row = self.database.get(Family::Programs, program.0.to_be_bytes())?;
+        Ok(row.map(|row| row.to_vec()))
+    }
+
+    /// The runs of a program that wait, in chain order.
+    ///
+    /// # Errors
+    /// What the database says, or that a row is damaged.
+    pub fn waiting_runs(&self, program: ProgramId) -> Result<Vec<WaitingRun>, StoreError> {
+        let snapshot = self.database.snapshot();
+        let mut rows = snapshot.rows(Family::ProgramProgress)?;
+        let prefix = waiting_prefix(program);
+        rows.seek(prefix);
+        let mut found = Vec::new();
+        while let Some((key, value)) = rows.item().filter(|(key, _)| key.starts_with(&prefix)) {
+            let position = TransactionKey::decode(&key[prefix.len()..]);
+            let run = position
+                .zip(LedgerKey::decode(value))
+                .map(|(position, from)| WaitingRun { position: position.0, from: from.0 });
+            found.push(run.ok_or(Malformed).map_err(corrupt(Family::ProgramProgress, key))?);
+            rows.next();
+        }
+        rows.status()?;
         Ok(found)
     }
 
@@ -262,6 +302,21 @@ impl ProgramChanges<'_> {
         self.batch.put_raw(Family::ProgramProgress, &backfill_key(id), order)
     }
 
+    /// Puts a run that is to be made again.
+    pub fn put_waiting_run(&mut self, id: ProgramId, run: WaitingRun) -> Result<(), StoreError> {
+        let key = waiting_key(id, run.position);
+        self.batch.put_raw(Family::ProgramProgress, &key, &LedgerKey(run.from).encode())
+    }
+
+    /// Removes a run that is not to be made again.
+    pub fn delete_waiting_run(
+        &mut self,
+        id: ProgramId,
+        position: TransactionPosition,
+    ) -> Result<(), StoreError> {
+        self.batch.delete_raw(Family::ProgramProgress, &waiting_key(id, position))
+    }
+
     /// Puts what a run emitted, as the log's entry of this number.
     pub fn put_rows(
         &mut self,
@@ -322,14 +377,17 @@ impl ProgramChanges<'_> {
     pub fn delete_program(&mut self, id: ProgramId) -> Result<(), StoreError> {
         let key = id.0.to_be_bytes();
         self.batch.delete_raw(Family::Programs, &key)?;
-        self.batch.delete_raw(Family::ProgramProgress, &key)?;
-        self.batch.delete_raw(Family::ProgramProgress, &backfill_key(id))?;
-        let mut end = [u8::MAX; 16];
-        if let Some(next) = id.0.checked_add(1) {
-            end[..4].copy_from_slice(&next.to_be_bytes());
-            end[4..].fill(0);
-        }
-        for family in [Family::Rows, Family::RowLog, Family::Executions, Family::ProgramStats] {
+        let end = match id.0.checked_add(1) {
+            Some(next) => next.to_be_bytes().to_vec(),
+            None => vec![u8::MAX; 16],
+        };
+        for family in [
+            Family::ProgramProgress,
+            Family::Rows,
+            Family::RowLog,
+            Family::Executions,
+            Family::ProgramStats,
+        ] {
             self.batch.delete_range(family, &key, &end)?;
         }
         Ok(())
@@ -340,6 +398,20 @@ impl ProgramChanges<'_> {
 fn backfill_key(program: ProgramId) -> [u8; 5] {
     let mut key = [b'b'; 5];
     key[..4].copy_from_slice(&program.0.to_be_bytes());
+    key
+}
+
+/// What the keys of a program's waiting runs begin with.
+fn waiting_prefix(program: ProgramId) -> [u8; 5] {
+    let mut key = [b'w'; 5];
+    key[..4].copy_from_slice(&program.0.to_be_bytes());
+    key
+}
+
+fn waiting_key(program: ProgramId, position: TransactionPosition) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[..5].copy_from_slice(&waiting_prefix(program));
+    key[5..].copy_from_slice(&TransactionKey(position).encode());
     key
 }
 

@@ -31,6 +31,10 @@ pub(super) struct Status {
     /// Stored ledgers that it has yet to see.
     lag_ledgers: u64,
     row_bytes: u64,
+    /// Runs that wait for ledgers before theirs.
+    runs_waiting: u64,
+    /// Such runs that were too many.
+    runs_given_up: u64,
 }
 
 impl From<ProgramStatus> for Status {
@@ -48,6 +52,8 @@ impl From<ProgramStatus> for Status {
             last_ledger: status.last_ledger.map(|ledger| ledger.0),
             lag_ledgers: status.lag,
             row_bytes: status.row_bytes,
+            runs_waiting: status.runs_waiting,
+            runs_given_up: status.runs_given_up,
         }
     }
 }

@@ -8,13 +8,14 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{ContractDataDurability, LedgerKey};
 
+use super::lookups::{Asked, LookupLimits};
 use super::raw::RawLedgers;
 use super::steps::{Clock, EntryXdr, Moment, Step, Steps, Was, last_modified, live_until};
 use super::upstream::{self, Upstream};
 use super::{Known, PreState, StateError};
 use crate::decode::{EntryKey, EntryKind, transaction_changes};
 use crate::domain::LedgerSeq;
-use crate::store::{EntryReader, Store, TransactionPosition};
+use crate::store::{EntryReader, Store, StoreError, TransactionPosition};
 
 /// From this protocol on smart-contract transactions are applied in parallel (CAP-63).
 const PARALLEL_SINCE: u32 = 23;
@@ -22,11 +23,16 @@ const PARALLEL_SINCE: u32 = 23;
 /// Keys that stellar-rpc takes in one question.
 const MOST_ASKED: usize = 200;
 
+/// Bytes of a key as XDR. Networks keep no entries under longer ones (`contractDataKeySizeBytes` of the
+/// public one is 250), so nobody is asked for them.
+const LONGEST_KEY: usize = 4 << 10;
+
 /// Tells how entries were before stored transactions.
 pub struct States<'s> {
     pub(super) store: &'s Store,
     pub(super) raw: RawLedgers<'s>,
     upstream: Option<&'s dyn Upstream>,
+    limits: LookupLimits,
 }
 
 /// The same for one ledger, as far as is known at one moment.
@@ -45,6 +51,7 @@ pub struct StateBefore<'a> {
     of: &'a LedgerStates<'a>,
     order: u32,
     also: &'a [LedgerKey],
+    asked: Asked,
 }
 
 /// Something that is certain of an entry at the moment in question.
@@ -67,7 +74,12 @@ pub(super) struct Wanted<'k> {
 impl<'s> States<'s> {
     /// From what is stored, and if there is one from a server that knows the present.
     pub fn new(store: &'s Store, upstream: Option<&'s dyn Upstream>) -> Self {
-        Self { store, raw: RawLedgers::new(store), upstream }
+        Self { store, raw: RawLedgers::new(store), upstream, limits: LookupLimits::NONE }
+    }
+
+    /// The same, with limits for what is asked of the server for each transaction.
+    pub fn within(self, limits: LookupLimits) -> Self {
+        Self { limits, ..self }
     }
 
     /// What is known about a stored ledger now.
@@ -93,23 +105,34 @@ impl<'s> States<'s> {
         Ok(LedgerStates { states: self, reader, ledger, clock, steps, others: RefCell::default() })
     }
 
-    /// Whether the smart-contract transactions of a ledger were applied in parallel. The ledger in
-    /// which the network comes to a protocol is still closed by the rules of the one before.
+    /// Whether the smart-contract transactions of a ledger were applied in parallel.
     fn is_parallel(&self, ledger: LedgerSeq) -> Result<bool, StateError> {
-        for sequence in [ledger.previous(), Some(ledger)].into_iter().flatten() {
-            if let Some(row) = self.store.ledger(sequence)? {
-                return Ok(row.protocol >= PARALLEL_SINCE);
-            }
-        }
-        Ok(true)
+        let protocol = applied_protocol(self.store, ledger)?;
+        Ok(protocol.is_none_or(|protocol| protocol >= PARALLEL_SINCE))
     }
+}
+
+/// The protocol by whose rules the transactions of a ledger were applied; none when neither it nor the
+/// ledger before is stored. The ledger in which the network comes to a protocol carries the new version in
+/// its header, but upgrades are applied last: its transactions went by the rules of the one before.
+///
+/// # Errors
+/// What the database says.
+pub fn applied_protocol(store: &Store, ledger: LedgerSeq) -> Result<Option<u32>, StoreError> {
+    for sequence in [ledger.previous(), Some(ledger)].into_iter().flatten() {
+        if let Some(row) = store.ledger(sequence)? {
+            return Ok(Some(row.protocol));
+        }
+    }
+    Ok(None)
 }
 
 impl<'a> LedgerStates<'a> {
     /// The state just before the operations of a transaction. When an entry must be asked for elsewhere,
     /// those of `also` that must be too are asked for with it: give the transaction's footprint.
     pub fn before(&'a self, application_order: u32, also: &'a [LedgerKey]) -> StateBefore<'a> {
-        StateBefore { of: self, order: application_order, also }
+        let asked = Asked::nothing(self.states.limits);
+        StateBefore { of: self, order: application_order, also, asked }
     }
 
     /// Whether every smart-contract transaction of the ledger is stored.
@@ -248,8 +271,14 @@ impl StateBefore<'_> {
         if said.is_none()
             && let Some(upstream) = upstream
             && is_askable(key)
+            && xdr.len() <= LONGEST_KEY
         {
-            said = upstream::ask(*upstream, store, &self.unknown_with(key)?, ledger)?;
+            if !self.also.contains(key) && !matches!(key, LedgerKey::ConfigSetting(_)) {
+                self.asked.count()?;
+            }
+            let keys = self.unknown_with(key)?;
+            let ask = |within| upstream::ask(*upstream, store, &keys, ledger, within);
+            said = self.asked.ask(ask)??;
         }
         match said {
             Some(said) => self.of.judge(key, xdr, said),
@@ -266,6 +295,7 @@ impl StateBefore<'_> {
             }
             let xdr = upstream::xdr(other)?;
             if is_askable(other)
+                && xdr.len() <= LONGEST_KEY
                 && !keys.contains(other)
                 && self.stored(other, &xdr)? == Known::Unknown
                 && upstream::remembered(self.of.states.store, &xdr, self.of.ledger)?.is_none()

@@ -6,6 +6,7 @@
 //! either exact or [`Known::Unknown`]; ARCHITECTURE.md has the rules by which.
 
 mod ledger;
+mod lookups;
 mod neighbours;
 mod raw;
 mod steps;
@@ -17,7 +18,8 @@ use stellar_xdr::{LedgerEntry, LedgerKey};
 
 use crate::domain::LedgerSeq;
 
-pub use ledger::{LedgerStates, StateBefore, States};
+pub use ledger::{LedgerStates, StateBefore, States, applied_protocol};
+pub use lookups::{LookupFault, LookupLimits};
 pub use upstream::{Upstream, UpstreamAnswer, UpstreamEntry, UpstreamError};
 
 /// What is known of an entry. Unknown is never taken for absent.
@@ -41,7 +43,8 @@ pub trait PreState {
     fn entry(&self, key: &LedgerKey) -> Result<Known, StateError>;
 }
 
-/// Why looking an entry up failed. It is our fault or the machine's, never the program's.
+/// Why looking an entry up failed. It is our fault or the machine's, and the program's only when it
+/// is [`StateError::Lookups`].
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The store failed.
@@ -55,6 +58,9 @@ pub enum StateError {
     /// The other server failed.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
+    /// The run asked for more than it may.
+    #[error(transparent)]
+    Lookups(#[from] LookupFault),
     /// A key cannot be written as XDR, which no key of a real program does.
     #[error("a ledger key is nested too deeply to be looked up")]
     Key,

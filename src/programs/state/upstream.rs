@@ -1,6 +1,8 @@
 //! Another server's word on entries: what it holds now, for which past ledgers that can be believed,
 //! and remembering it. Leaves to others how such a server is asked.
 
+use std::time::Duration;
+
 use stellar_xdr::{LedgerEntry, LedgerKey, Limits, ReadXdr, WriteXdr};
 
 use super::StateError;
@@ -9,11 +11,16 @@ use crate::store::{KnownEntry, Store};
 
 /// A server that knows the present state of the ledger, such as `getLedgerEntries` of stellar-rpc.
 pub trait Upstream {
-    /// What it holds now under these keys. May block.
+    /// What it holds now under these keys. Blocks, for as long as `within` and what it takes to find out
+    /// whether it is the question that is not answered.
     ///
     /// # Errors
-    /// When it cannot be asked or its answer is not understood.
-    fn look_up(&self, keys: &[LedgerKey]) -> Result<UpstreamAnswer, UpstreamError>;
+    /// When there is no answer, and whether that is for this question alone.
+    fn look_up(
+        &self,
+        keys: &[LedgerKey],
+        within: Duration,
+    ) -> Result<UpstreamAnswer, UpstreamError>;
 }
 
 /// What a server holds.
@@ -35,10 +42,25 @@ pub struct UpstreamEntry {
     pub live_until: Option<u32>,
 }
 
-/// Why a server did not answer.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct UpstreamError(pub String);
+/// Why a server did not answer. The sentences are for the operator: they name the server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UpstreamError {
+    /// It does not answer this question, and does answer others.
+    #[error("{0}")]
+    Refused(String),
+    /// It answers no question.
+    #[error("{0}")]
+    OutOfReach(String),
+    /// It has not got as far as the ledger that is run.
+    #[error("the server has got as far as ledger {0}, and {1} is run")]
+    Behind(LedgerSeq, LedgerSeq),
+    /// It contradicts itself.
+    #[error("{0}")]
+    Odd(String),
+    /// Too many questions are being asked.
+    #[error("too many questions are being asked of the server at a time")]
+    Busy,
+}
 
 /// What of an answer holds for one past ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,17 +101,24 @@ pub(super) fn ask(
     store: &Store,
     keys: &[LedgerKey],
     ledger: LedgerSeq,
+    within: Duration,
 ) -> Result<Option<Said>, StateError> {
-    let answer = upstream.look_up(keys)?;
+    let answer = match upstream.look_up(keys, within) {
+        // Another key of the question may be the one that is refused.
+        Err(UpstreamError::Refused(_)) if keys.len() > 1 => {
+            return ask(upstream, store, &keys[..1], ledger, within);
+        }
+        // Nobody can say what is under a key that the server does not look up.
+        Err(UpstreamError::Refused(_)) => return Ok(None),
+        answer => answer?,
+    };
     if answer.entries.len() != keys.len() {
         let (asked, got) = (keys.len(), answer.entries.len());
         let what = format!("the server that was asked for {asked} ledger entries answers {got}");
-        return Err(UpstreamError(what).into());
+        return Err(UpstreamError::Odd(what).into());
     }
     if answer.as_of < ledger {
-        let what =
-            format!("the server has got as far as ledger {}, and {ledger} is run", answer.as_of);
-        return Err(UpstreamError(what).into());
+        return Err(UpstreamError::Behind(answer.as_of, ledger).into());
     }
     let mut answers = Vec::with_capacity(keys.len());
     for (key, found) in keys.iter().zip(answer.entries) {
@@ -108,7 +137,7 @@ pub(super) fn ask(
                 "the server says that a ledger entry was modified in ledger {}, after its latest ledger {to}",
                 known.from
             );
-            return Err(UpstreamError(what).into());
+            return Err(UpstreamError::Odd(what).into());
         }
         answers.push((xdr(key)?, known));
     }

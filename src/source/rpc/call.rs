@@ -2,6 +2,7 @@
 //! that fails. Knows no method of the server; keeps its credentials out of every sentence.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -160,7 +161,7 @@ pub struct Server {
     headers: HeaderMap,
     name: Arc<str>,
     secrets: Arc<[String]>,
-    questions: u64,
+    questions: AtomicU64,
 }
 
 impl Server {
@@ -178,7 +179,7 @@ impl Server {
         let name = format!("the RPC server {}", http::redacted(&url)).into();
         let secrets = secrets(&url, settings).into();
         let client = http::client(settings.timeouts).map_err(RpcError::Client)?;
-        Ok(Self { client, url, headers, name, secrets, questions: 0 })
+        Ok(Self { client, url, headers, name, secrets, questions: AtomicU64::new(0) })
     }
 
     /// How it is called in messages.
@@ -193,7 +194,7 @@ impl Server {
 
     /// Asks, and reads an answer of at most `cap` bytes as `T`.
     pub async fn ask<T: DeserializeOwned>(
-        &mut self,
+        &self,
         method: &'static str,
         cap: u64,
     ) -> Result<T, CallError> {
@@ -203,14 +204,14 @@ impl Server {
 
     /// Asks, and takes an answer of at most `cap` bytes after decompression.
     pub async fn send<P: Serialize>(
-        &mut self,
+        &self,
         method: &'static str,
         params: Option<P>,
         cap: u64,
     ) -> Result<Answer, CallError> {
-        self.questions += 1;
+        let id = self.questions.fetch_add(1, Ordering::Relaxed) + 1;
         let (server, secrets) = (Arc::clone(&self.name), Arc::clone(&self.secrets));
-        let asked = Asked { server, method, id: self.questions, secrets };
+        let asked = Asked { server, method, id, secrets };
         let question = Question { jsonrpc: "2.0", id: asked.id, method, params };
         let request = self.client.post(self.url.clone()).headers(self.headers.clone());
         let failed = |failure| CallError::Http { asked: asked.clone(), failure };

@@ -56,7 +56,7 @@ impl RpcEntries {
     ///
     /// # Errors
     /// When it cannot be asked, refuses, or its answer is not understood.
-    pub async fn look_up(&mut self, keys: &[LedgerKey]) -> Result<HeldEntries, SourceError> {
+    pub async fn look_up(&self, keys: &[LedgerKey]) -> Result<HeldEntries, SourceError> {
         let encoded = keys.iter().map(|key| key.to_xdr_base64(Limits::none()));
         let keys: Vec<String> = encoded.collect::<Result<_, _>>().map_err(|error| {
             SourceError::Fatal(format!("a ledger key cannot be written as XDR ({error})"))
