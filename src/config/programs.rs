@@ -34,6 +34,10 @@ pub struct Programs {
     pub depth: NonZeroU32,
     /// MiB of rows that one owner may have.
     pub owner_mib: NonZeroU32,
+    /// Programs that one owner may have.
+    pub owner_programs: NonZeroU32,
+    /// Other owners' programs that one owner may have subscribed to.
+    pub owner_subscriptions: NonZeroU32,
 }
 
 /// `[queries]`: what SQL queries may use. All limits are inclusive.
@@ -72,6 +76,8 @@ impl Default for Programs {
             columns: count(100),
             depth: count(8),
             owner_mib: count(10 << 10),
+            owner_programs: count(20),
+            owner_subscriptions: count(20),
         }
     }
 }

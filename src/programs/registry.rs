@@ -1,10 +1,14 @@
 //! Which programs there are. Knows how they are deployed, changed and deleted, and that a change is on
 //! disk before anybody is told of it.
 
-use std::collections::{BTreeMap, HashMap};
+mod shelf;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+
+pub(super) use shelf::Shelved;
 
 use super::engine::{Engine, Module};
 use super::manifest::{Manifest, Progress};
@@ -35,6 +39,8 @@ pub struct Entry {
     pub id: ProgramId,
     /// What it runs.
     pub module: Module,
+    /// Number of the last run with rows that was found when this process began.
+    pub log_at_start: u64,
     /// What changes. Whoever changes it holds this until the change is on disk.
     pub cell: Mutex<Cell>,
 }
@@ -47,8 +53,18 @@ pub struct Cell {
     pub progress: Progress,
     /// Ledgers without runs since progress was last written.
     pub unwritten: usize,
+    /// Other owners who have subscribed to it.
+    pub subscribers: BTreeSet<Owner>,
     /// It is gone from the store; nothing may be written for it any more.
     pub deleted: bool,
+}
+
+impl Cell {
+    /// Whether its tables are in the file of this owner.
+    fn is_read_by(&self, reader: &Owner) -> bool {
+        let Self { manifest, subscribers, .. } = self;
+        manifest.owner == *reader || manifest.public && subscribers.contains(reader)
+    }
 }
 
 /// All programs.
@@ -71,8 +87,12 @@ impl Registry {
         let mut modules: HashMap<[u8; 32], Module> = HashMap::new();
         let mut entries = BTreeMap::new();
         for (id, manifest) in store.programs()? {
-            let manifest: Manifest = serde_json::from_slice(&manifest)
+            let mut manifest: Manifest = serde_json::from_slice(&manifest)
                 .map_err(|_| ProgramError::Damaged("the manifest of a program"))?;
+            if let Some(schema) = manifest.schema.revised() {
+                manifest.schema = schema;
+                store.change_programs(|changes| put_manifest(changes, &manifest))?;
+            }
             let module = match modules.get(&manifest.module) {
                 Some(module) => module.clone(),
                 None => {
@@ -85,9 +105,17 @@ impl Registry {
             };
             let progress = store.program_progress(id)?;
             let progress = progress.and_then(|row| serde_json::from_slice(&row).ok());
-            let progress = progress.ok_or(ProgramError::Damaged("the progress of a program"))?;
-            let cell = Mutex::new(Cell { manifest, progress, unwritten: 0, deleted: false });
-            entries.insert(id, Arc::new(Entry { id, module, cell }));
+            let progress: Progress =
+                progress.ok_or(ProgramError::Damaged("the progress of a program"))?;
+            let subscribers = match store.program_subscribers(id)? {
+                Some(row) => serde_json::from_slice(&row)
+                    .map_err(|_| ProgramError::Damaged("the list of a program's subscribers"))?,
+                None => BTreeSet::new(),
+            };
+            let log_at_start = progress.log;
+            let cell = Cell { manifest, progress, unwritten: 0, subscribers, deleted: false };
+            let entry = Entry { id, module, log_at_start, cell: Mutex::new(cell) };
+            entries.insert(id, Arc::new(entry));
         }
         store.queue_for_programs(!entries.is_empty());
         Ok(Self {
@@ -118,22 +146,12 @@ impl Registry {
         Ok(entry)
     }
 
-    /// The manifests that an owner may read: its own, and with `public` everybody's public ones.
-    pub(super) fn manifests(&self, owner: &Owner, public: bool) -> Vec<Manifest> {
-        let wanted = |manifest: &Manifest| match public {
-            true => manifest.is_readable_by(owner),
-            false => manifest.owner == *owner,
-        };
+    /// The manifests of an owner's programs.
+    pub(super) fn manifests(&self, owner: &Owner) -> Vec<Manifest> {
         let all = self.all();
         let cells = all.iter().map(|entry| entry.cell.lock());
-        let wanted = cells.filter(|cell| wanted(&cell.manifest));
-        wanted.map(|cell| cell.manifest.clone()).collect()
-    }
-
-    /// The numbers of the programs whose tables an owner may read.
-    pub(super) fn readable(&self, owner: &Owner) -> Vec<ProgramId> {
-        let readable = |entry: &&Arc<Entry>| entry.cell.lock().manifest.is_readable_by(owner);
-        self.all().iter().filter(readable).map(|entry| entry.id).collect()
+        let own = cells.filter(|cell| cell.manifest.owner == *owner);
+        own.map(|cell| cell.manifest.clone()).collect()
     }
 
     /// Bytes of the rows of all of an owner's programs.
@@ -155,6 +173,7 @@ impl Registry {
         names::check_project(&deploy.project_name)?;
         let contracts = names::distinct(deploy.contracts)?;
         self.check_name_is_free(&deploy.project_name)?;
+        self.check_count(owner)?;
         let facts = self
             .engine
             .check(&deploy.code, &self.settings.check_rules())
@@ -168,6 +187,7 @@ impl Registry {
         let module = self.engine.load(&deploy.code)?;
         let _one_at_a_time = self.deploying.lock();
         self.check_name_is_free(&deploy.project_name)?;
+        self.check_count(owner)?;
         let id = self.next_id()?;
         let manifest = Manifest {
             id,
@@ -190,9 +210,11 @@ impl Registry {
             put_progress(changes, id, &progress)?;
             changes.put_progress(LAST_ID_ROW, &id.0.to_be_bytes())
         })?;
-        let cell =
-            Mutex::new(Cell { manifest: manifest.clone(), progress, unwritten: 0, deleted: false });
-        self.entries.write().insert(id, Arc::new(Entry { id, module, cell }));
+        let subscribers = BTreeSet::new();
+        let (unwritten, deleted) = (0, false);
+        let cell = Cell { manifest: manifest.clone(), progress, unwritten, subscribers, deleted };
+        let entry = Entry { id, module, log_at_start: 0, cell: Mutex::new(cell) };
+        self.entries.write().insert(id, Arc::new(entry));
         Ok(manifest)
     }
 
@@ -276,6 +298,15 @@ impl Registry {
         })?;
         cell.manifest = manifest.clone();
         Ok(manifest)
+    }
+
+    fn check_count(&self, owner: &Owner) -> Result<(), ProgramError> {
+        let most = self.settings.owner_programs;
+        let is_own = |entry: &&Arc<Entry>| entry.cell.lock().manifest.owner == *owner;
+        match self.all().iter().filter(is_own).count() < most {
+            true => Ok(()),
+            false => Err(ProgramError::TooManyPrograms(most)),
+        }
     }
 
     fn check_name_is_free(&self, name: &str) -> Result<(), ProgramError> {

@@ -19,7 +19,7 @@ pub struct ProgramStatus {
     pub last_success: Option<u32>,
     /// Ledger of the newest run that failed.
     pub last_error: Option<u32>,
-    /// Why that one failed, or why the program was stopped.
+    /// Why that one failed, or why the program was stopped, or its rows are not in its tables.
     pub last_error_message: Option<String>,
     /// Runs.
     pub executions: u64,
@@ -38,7 +38,12 @@ pub struct ProgramStatus {
 /// Ledgers that are counted when a program lags behind.
 const MOST_COUNTED: usize = 10_000;
 
-pub(super) fn of(store: &Store, entry: &Entry) -> Result<ProgramStatus, ProgramError> {
+/// `trouble` says why rows cannot be brought into its owner's tables, when they cannot.
+pub(super) fn of(
+    store: &Store,
+    entry: &Entry,
+    trouble: Option<String>,
+) -> Result<ProgramStatus, ProgramError> {
     let (manifest, progress) = {
         let cell = entry.cell.lock();
         (cell.manifest.clone(), cell.progress)
@@ -59,6 +64,9 @@ pub(super) fn of(store: &Store, entry: &Entry) -> Result<ProgramStatus, ProgramE
         last_error: failed().next().map(|it| it.ledger),
         last_error_message: manifest
             .stopped_because
+            .or_else(|| {
+                trouble.map(|it| format!("its rows cannot be brought into its tables: {it}"))
+            })
             .or_else(|| failed().next().and_then(|it| it.error.clone())),
         project_name: manifest.project_name,
         executions,

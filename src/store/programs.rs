@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `programs` | program → manifest |
 //! | `wasm` | SHA-256 → module |
-//! | `program_progress` | program → how far it has got; program, `b` → its backfill |
+//! | `program_progress` | program → how far it has got; program, `b` → its backfill; program, `s` → its subscribers |
 //! | `program_queue` | number in the order of ingestion → ledger that programs have yet to see |
 //! | `rows` | program, position of a transaction → what the run on it emitted |
 //! | `row_log` | program, number → position: the order in which runs with rows were stored |
@@ -92,6 +92,15 @@ impl Store {
     /// What the database says.
     pub fn program_backfill(&self, program: ProgramId) -> Result<Option<Vec<u8>>, StoreError> {
         let row = self.database.get(Family::ProgramProgress, backfill_key(program))?;
+        Ok(row.map(|row| row.to_vec()))
+    }
+
+    /// Who has subscribed to a program.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn program_subscribers(&self, program: ProgramId) -> Result<Option<Vec<u8>>, StoreError> {
+        let row = self.database.get(Family::ProgramProgress, subscribers_key(program))?;
         Ok(row.map(|row| row.to_vec()))
     }
 
@@ -262,6 +271,11 @@ impl ProgramChanges<'_> {
         self.batch.put_raw(Family::ProgramProgress, &backfill_key(id), order)
     }
 
+    /// Puts who has subscribed to a program.
+    pub fn put_subscribers(&mut self, id: ProgramId, list: &[u8]) -> Result<(), StoreError> {
+        self.batch.put_raw(Family::ProgramProgress, &subscribers_key(id), list)
+    }
+
     /// Puts what a run emitted, as the log's entry of this number.
     pub fn put_rows(
         &mut self,
@@ -324,6 +338,7 @@ impl ProgramChanges<'_> {
         self.batch.delete_raw(Family::Programs, &key)?;
         self.batch.delete_raw(Family::ProgramProgress, &key)?;
         self.batch.delete_raw(Family::ProgramProgress, &backfill_key(id))?;
+        self.batch.delete_raw(Family::ProgramProgress, &subscribers_key(id))?;
         let mut end = [u8::MAX; 16];
         if let Some(next) = id.0.checked_add(1) {
             end[..4].copy_from_slice(&next.to_be_bytes());
@@ -338,7 +353,16 @@ impl ProgramChanges<'_> {
 
 /// The row of a program's backfill stands after that of its progress.
 fn backfill_key(program: ProgramId) -> [u8; 5] {
-    let mut key = [b'b'; 5];
+    part_key(program, b'b')
+}
+
+/// The row of a program's subscribers stands after that of its backfill.
+fn subscribers_key(program: ProgramId) -> [u8; 5] {
+    part_key(program, b's')
+}
+
+fn part_key(program: ProgramId, part: u8) -> [u8; 5] {
+    let mut key = [part; 5];
     key[..4].copy_from_slice(&program.0.to_be_bytes());
     key
 }

@@ -14,8 +14,10 @@ use super::wire::{Definition, Reply, Request};
 use super::{Change, Row, TablesError, encode, names};
 use crate::domain::ProgramId;
 
-/// How long a worker may take for one step of a change: the last one may write all of it to disk.
-const STEP_WITHIN: Duration = Duration::from_secs(600);
+/// How long a worker may take to append rows.
+const APPENDED_WITHIN: Duration = Duration::from_secs(60);
+/// How long it may take to alter tables, and to write a change to disk.
+const CHANGED_WITHIN: Duration = Duration::from_secs(600);
 /// Rows of a frame: while one is appended the next is packed, on another processor.
 const MOST_ROWS: usize = 2_048;
 /// Bytes of a frame, about.
@@ -40,6 +42,7 @@ pub(super) fn apply(slot: &Slot, changes: Vec<Change>) -> Result<(), TablesError
         watermarks,
         moved: BTreeMap::new(),
         sent: VecDeque::new(),
+        within: APPENDED_WITHIN,
     };
     let done = attempt.make(changes, commit);
     if let Err(error) = done {
@@ -71,6 +74,8 @@ struct Attempt<'a> {
     moved: BTreeMap<ProgramId, u64>,
     /// Frames of rows that are on their way.
     sent: VecDeque<Asked<'a>>,
+    /// How long the next reply may take.
+    within: Duration,
 }
 
 impl Attempt<'_> {
@@ -80,9 +85,15 @@ impl Attempt<'_> {
             match change {
                 Change::Program { id, project, own, schema } => {
                     let definition = Definition { program: id, project, own, schema };
-                    if self.programs.get(&id) == Some(&definition) {
+                    let known = self.programs.get(&id);
+                    if known == Some(&definition) {
                         continue;
                     }
+                    // Where values cannot become what they are to be, all rows come again.
+                    if known.is_some_and(|it| !it.schema.grows_into(&definition.schema)) {
+                        self.drop(id)?;
+                    }
+                    self.within = CHANGED_WITHIN;
                     self.tell(&Request::Define(definition.clone()))?;
                     self.watermarks.entry(id).or_insert(0);
                     Arc::make_mut(&mut self.programs).insert(id, definition);
@@ -90,23 +101,27 @@ impl Attempt<'_> {
                 Change::Rows { program, after, up_to, rows } => {
                     self.rows(program, after, up_to, &rows)?;
                 }
-                Change::Drop { program } => {
-                    self.tell(&Request::Drop { program })?;
-                    self.watermarks.remove(&program);
-                    self.moved.remove(&program);
-                    Arc::make_mut(&mut self.programs).remove(&program);
-                }
+                Change::Drop { program } => self.drop(program)?,
             }
         }
         while let Some(asked) = self.sent.pop_front() {
             self.taken_in(&asked)?;
         }
+        self.within = CHANGED_WITHIN;
         let watermarks = std::mem::take(&mut self.moved);
         let asked = self.ask(&Request::Commit { commit, watermarks }, &[])?;
         match self.next(&asked)? {
             Reply::Committed => Ok(()),
             reply => Err(self.slot.failed(self.worker, reply)),
         }
+    }
+
+    fn drop(&mut self, program: ProgramId) -> Result<(), TablesError> {
+        self.tell(&Request::Drop { program })?;
+        self.watermarks.remove(&program);
+        self.moved.remove(&program);
+        Arc::make_mut(&mut self.programs).remove(&program);
+        Ok(())
     }
 
     fn rows(
@@ -161,7 +176,7 @@ impl Attempt<'_> {
     }
 
     fn next(&self, asked: &Asked<'_>) -> Result<Reply, TablesError> {
-        let answer = asked.next(STEP_WITHIN);
+        let answer = asked.next(self.within);
         answer.map(|(reply, _)| reply).map_err(|_| self.slot.lost(self.worker))
     }
 }

@@ -253,6 +253,7 @@ impl Slot {
     pub fn failed(&self, worker: &Arc<Worker>, reply: Reply) -> TablesError {
         let reason = match reply {
             Reply::Failed(Failure::Damaged(reason)) => reason,
+            Reply::Failed(Failure::Refused(message)) => return TablesError::Refused(message),
             Reply::Failed(Failure::Unavailable(message)) => {
                 // An instance of DuckDB that has failed does so until it is gone.
                 worker.kill();

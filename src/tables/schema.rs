@@ -177,6 +177,29 @@ impl ProgramSchema {
         &self.tables
     }
 
+    /// The tables as they are made today, where an earlier version stored others; none when these are
+    /// the same. What is in the earlier ones has to be filled in again.
+    pub fn revised(&self) -> Option<Self> {
+        let revise = |table: &TableSchema| {
+            let column = |it: &Field| Field { name: it.name.clone(), kind: it.kind.revised() };
+            let columns = table.columns.iter().map(column).collect();
+            TableSchema { columns, ..table.clone() }
+        };
+        let tables = self.tables.iter().map(revise).collect();
+        let structs = self.structs.iter().map(revise).collect();
+        let revised = Self { tables, structs };
+        (revised != *self).then_some(revised)
+    }
+
+    /// Whether tables like these can become those of `new` where they are; else their rows have to be
+    /// filled in again.
+    pub fn grows_into(&self, new: &Self) -> bool {
+        self.tables.iter().all(|old| {
+            let new = new.tables.iter().find(|table| table.target == old.target);
+            new.is_some_and(|new| old.grows_into(new))
+        })
+    }
+
     /// The table that an emit goes to.
     pub fn table(&self, target: &str) -> Option<&TableSchema> {
         self.tables.iter().find(|table| table.spelling == target)
@@ -243,6 +266,15 @@ impl TableSchema {
             table.add(column, limits)?;
         }
         Ok(table)
+    }
+
+    fn grows_into(&self, new: &Self) -> bool {
+        self.columns.len() <= new.columns.len()
+            && self
+                .columns
+                .iter()
+                .zip(&new.columns)
+                .all(|(old, new)| old.name == new.name && old.kind.grows_into(&new.kind))
     }
 
     fn holds(&self, emit: &Emit, limits: SchemaLimits) -> bool {

@@ -55,7 +55,9 @@ fn infer_map(map: &ScMap) -> Option<ColumnType> {
     keys_fit(map).then(|| ColumnType::map(keys, values))
 }
 
-/// Whether the keys can be those of a map in SQL: none is null, and no two are the same as text.
+/// Whether the keys can be those of a map in SQL: none is null, and no two are the same as text. Keys
+/// of one type that differ as text differ in SQL, and still do when the type becomes a wider one. Keys
+/// that are containers do not come here to count: see [`ColumnType::map`].
 fn keys_fit(map: &ScMap) -> bool {
     let mut seen = HashSet::with_capacity(map.len());
     map.iter().all(|entry| !is_null(&entry.key) && seen.insert(plain(&entry.key)))
@@ -227,7 +229,7 @@ fn kind_of(value: &ScVal) -> String {
 }
 
 /// A value as plain text: digits, characters, a strkey; the tagged form of anything else. Two values
-/// that are the same in a column are the same here.
+/// that are the same in a column of a scalar type are the same here.
 pub fn plain(value: &ScVal) -> String {
     match value {
         ScVal::U32(number) => number.to_string(),

@@ -37,8 +37,14 @@ pub struct Contents {
 impl Database {
     /// Opens the file, or begins one.
     pub fn open(opening: &Opening) -> Result<(Self, Contents), Failure> {
-        let changes = Connection::open_with_flags(&opening.file, config(opening).map_err(other)?)
-            .map_err(|error| opening_failed(&error))?;
+        let changes = match connect(opening) {
+            Err(error) if waits_for_extension(&error.to_string()) => {
+                replay(opening).map_err(|error| opening_failed(&error))?;
+                connect(opening)
+            }
+            connected => connected,
+        };
+        let changes = changes.map_err(|error| opening_failed(&error))?;
         prepare(&changes)?;
         let contents = Contents::read(&changes)?;
         let parser = Connection::open_in_memory_with_flags(config(opening).map_err(other)?);
@@ -75,6 +81,25 @@ fn config(opening: &Opening) -> duckdb::Result<Config> {
         .with("max_temp_directory_size", "0B")?
         .with("preserve_insertion_order", "true")?
         .with("allow_unsigned_extensions", "false")
+}
+
+fn connect(opening: &Opening) -> duckdb::Result<Connection> {
+    Connection::open_with_flags(&opening.file, config(opening)?)
+}
+
+/// Whether the log holds a statement with functions that DuckDB loads only after it has opened its first
+/// database: after a worker was killed that had altered a column. The file is not damaged then.
+fn waits_for_extension(message: &str) -> bool {
+    message.contains("replaying WAL") && message.contains("extension")
+}
+
+/// Brings the log into the file, in a DuckDB that has loaded all functions before it opens the file.
+fn replay(opening: &Opening) -> duckdb::Result<()> {
+    let connection = Connection::open_in_memory_with_flags(config(opening)?)?;
+    let file = opening.file.replace('\'', "''");
+    connection.execute_batch(&format!(
+        "ATTACH '{file}' AS replayed; CHECKPOINT replayed; DETACH replayed;"
+    ))
 }
 
 fn prepare(connection: &Connection) -> Result<(), Failure> {
@@ -140,6 +165,24 @@ pub fn other(error: duckdb::Error) -> Failure {
     match is_damage(&message) {
         true => Failure::Damaged(message),
         false => Failure::Unavailable(message),
+    }
+}
+
+/// What an error of DuckDB about a change means: where neither the file, nor the machine, nor DuckDB
+/// itself has failed, it is the change that cannot be made.
+pub fn refused(error: duckdb::Error) -> Failure {
+    const OURS: [&str; 6] =
+        ["FATAL", "INTERNAL", "Fatal", "TransactionContext", "Out of Memory", "Interrupt"];
+    let failure = other(error);
+    match failure {
+        Failure::Unavailable(message)
+            if !OURS.iter().chain(&OUTSIDE).any(|word| message.contains(word))
+                && !message.contains("invalidated")
+                && !message.starts_with("IO Error") =>
+        {
+            Failure::Refused(message)
+        }
+        failure => failure,
     }
 }
 

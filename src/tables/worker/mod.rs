@@ -5,11 +5,13 @@
 mod ask;
 mod ast;
 mod change;
+mod conversion;
 mod database;
 mod digest;
 mod gate;
 mod sandbox;
 mod timer;
+mod views;
 
 use std::fs::File;
 use std::io;
