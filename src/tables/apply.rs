@@ -10,6 +10,7 @@ use stellar_xdr::ScVal;
 
 use super::owners::Slot;
 use super::process::{Asked, NoReply, Worker};
+use super::schema::TableSchema;
 use super::wire::{Definition, Reply, Request};
 use super::{Change, Row, TablesError, encode, names};
 use crate::domain::ProgramId;
@@ -24,6 +25,8 @@ const MOST_ROWS: usize = 2_048;
 const MOST_BYTES: usize = 8 << 20;
 /// Frames that are on their way while the next one is packed.
 const ON_THEIR_WAY: usize = 3;
+/// Bytes of a field that is left out of a struct, about.
+const PER_ABSENT: usize = 16;
 /// Bytes of a row beside its values, about.
 const BESIDE_VALUES: usize = 256;
 
@@ -149,7 +152,7 @@ impl Attempt<'_> {
             let table = schema
                 .table(target)
                 .ok_or_else(|| TablesError::UnknownTarget { program, target: target.to_owned() })?;
-            for rows in frames(&rows) {
+            for rows in frames(table, &rows) {
                 let batch = encode::record_batch(table, rows)?;
                 let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
                 writer.write(&batch)?;
@@ -194,12 +197,13 @@ impl<'a> Attempt<'a> {
 }
 
 /// Rows in parts that are neither too many nor too long.
-fn frames<'a, 'b>(rows: &'b [&'a Row]) -> impl Iterator<Item = &'b [&'a Row]> {
+fn frames<'a, 'b>(table: &TableSchema, rows: &'b [&'a Row]) -> impl Iterator<Item = &'b [&'a Row]> {
     let mut rest = rows;
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = |row: &&&Row| {
             bytes += BESIDE_VALUES + weight(row);
+            bytes += PER_ABSENT * table.absent(&row.emit, MOST_BYTES);
             bytes <= MOST_BYTES
         };
         let length = rest.iter().take(MOST_ROWS).take_while(fits).count();

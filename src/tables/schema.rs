@@ -23,11 +23,13 @@ pub struct SchemaLimits {
     pub columns: usize,
     /// Lists, maps and structs inside each other, in one column.
     pub depth: usize,
+    /// Fields of structs inside the columns of one emit that are left out.
+    pub absent: usize,
 }
 
 impl Default for SchemaLimits {
     fn default() -> Self {
-        Self { tables: 100, columns: 100, depth: 8 }
+        Self { tables: 100, columns: 100, depth: 8, absent: 10_000 }
     }
 }
 
@@ -117,6 +119,16 @@ pub enum SchemaError {
         /// How deep it is.
         depth: usize,
         /// How deep it may be.
+        most: usize,
+    },
+    /// Too many fields that are left out.
+    #[error(
+        "the structs in '{target}' leave out more than {most} fields, which take room: emit fewer of them"
+    )]
+    Absent {
+        /// The target.
+        target: String,
+        /// How many may be left out.
         most: usize,
     },
     /// A value that its column does not hold and cannot come to hold.
@@ -217,9 +229,14 @@ impl ProgramSchema {
             if let Some(table) = table
                 && table.holds(emit, limits)
             {
+                table.check_absent(emit, limits)?;
                 continue;
             }
-            grown.get_or_insert_with(|| self.clone()).take_in(emit, limits)?;
+            let grown = grown.get_or_insert_with(|| self.clone());
+            grown.take_in(emit, limits)?;
+            if let Some(table) = grown.table(&emit.target) {
+                table.check_absent(emit, limits)?;
+            }
         }
         Ok(grown)
     }
@@ -343,6 +360,26 @@ impl TableSchema {
         }
         self.columns.push(column);
         Ok(())
+    }
+
+    /// Fields of structs inside the columns of an emit that are left out, counted up to `most`.
+    pub fn absent(&self, emit: &Emit, most: usize) -> usize {
+        let mut absent = 0;
+        for entry in emit.fields.iter() {
+            let column = self.columns.iter().find(|column| values::is_named(entry, &column.name));
+            if let Some(column) = column.filter(|column| column.kind.depth() > 0) {
+                absent += values::absent(&column.kind, &entry.val, most.saturating_sub(absent));
+            }
+        }
+        absent
+    }
+
+    fn check_absent(&self, emit: &Emit, limits: SchemaLimits) -> Result<(), SchemaError> {
+        let most = limits.absent;
+        if self.absent(emit, most + 1) <= most {
+            return Ok(());
+        }
+        Err(SchemaError::Absent { target: self.spelling.clone(), most })
     }
 
     fn check_depth(

@@ -126,6 +126,14 @@ impl ColumnType {
         }
     }
 
+    /// Cells that one value takes at least: a struct has one for each field, also when it is null.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Struct(fields) => fields.iter().map(|field| field.kind.width()).sum(),
+            _ => 1,
+        }
+    }
+
     /// Whether there was nothing but emptiness.
     pub fn is_blank(&self) -> bool {
         match self {

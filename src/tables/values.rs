@@ -68,6 +68,38 @@ pub fn is_null(value: &ScVal) -> bool {
     matches!(value, ScVal::Void | ScVal::Vec(None) | ScVal::Map(None))
 }
 
+/// How many cells a value fills with null: fields of structs that are not there. They take room in a
+/// column, and none in what was emitted. Nothing is counted beyond `most`.
+pub fn absent(kind: &ColumnType, value: &ScVal, most: usize) -> usize {
+    match (kind, value) {
+        (ColumnType::Struct(_), value) if is_null(value) => kind.width(),
+        (ColumnType::Struct(fields), ScVal::Map(Some(map))) => {
+            let find = |field: &Field| map.iter().find(|entry| is_named(entry, &field.name));
+            let there = fields.iter().filter_map(|field| Some((&field.kind, &find(field)?.val)));
+            let missing = fields.iter().filter(|field| find(field).is_none());
+            absent_of(there, most) + missing.map(|field| field.kind.width()).sum::<usize>()
+        }
+        (ColumnType::List(of), ScVal::Vec(Some(items))) => {
+            absent_of(items.iter().map(|item| (&**of, item)), most)
+        }
+        (ColumnType::Map(_, of), ScVal::Map(Some(map))) => {
+            absent_of(map.iter().map(|entry| (&**of, &entry.val)), most)
+        }
+        _ => 0,
+    }
+}
+
+fn absent_of<'a>(parts: impl Iterator<Item = (&'a ColumnType, &'a ScVal)>, most: usize) -> usize {
+    let mut sum = 0;
+    for (kind, value) in parts {
+        if sum >= most {
+            break;
+        }
+        sum += absent(kind, value, most - sum);
+    }
+    sum
+}
+
 /// How many containers there are around the innermost value.
 pub fn depth(value: &ScVal) -> usize {
     match value {

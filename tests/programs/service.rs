@@ -305,17 +305,17 @@ fn tables_that_cannot_be_used_are_their_owners_trouble_alone() {
     };
     let (status, told) = ana.ask("POST", "query", Some(&json!({ "query": "select 1" })));
     assert_eq!(status, 503, "{told}");
-    ana.wait("it is reported", |_| tables()["reason"].is_string());
+    ana.wait("it is reported", |_| tables()["detail"].is_string());
     let reported = tables();
     assert_eq!(reported["status"], "up", "it is one owner's trouble");
-    let reason = reported["reason"].as_str().unwrap();
+    let reason = reported["detail"].as_str().unwrap();
     assert!(reason.starts_with("rows of 1 of 2 owners"), "{reported}");
     for text in [told.to_string(), reported.to_string()] {
         assert!(!text.contains(scene.path().to_str().unwrap()), "it tells where files are: {text}");
     }
     std::fs::remove_file(&anas).unwrap();
     assert_rows(&ana, &recorded, 1);
-    ana.wait("all is well", |_| tables()["reason"].is_null());
+    ana.wait("all is well", |_| tables()["detail"].is_null());
 }
 
 #[test]

@@ -311,8 +311,10 @@ fn tables_that_are_ahead_of_the_store_are_built_anew() {
         let done = std::process::Command::new("cp").arg("-r").arg(from).arg(to).status();
         assert!(done.unwrap().success());
     };
-    let backup = scene.path().join("backup");
-    copy(&scene.path().join("raw"), &backup);
+    let backup = tempfile::tempdir().unwrap();
+    for name in ["raw", "acknowledged"] {
+        copy(&scene.path().join(name), backup.path());
+    }
     let service = Service::start(scene.path());
     let ana = scene.owner(&service, "ana");
     (10..=15).for_each(|n| drop(chain.call(contract, "emit", emit(ScVal::U32(n)))));
@@ -320,7 +322,9 @@ fn tables_that_are_ahead_of_the_store_are_built_anew() {
     wait_for_rows(&ana, "p_t", 9);
     drop(service);
     std::fs::remove_dir_all(scene.path().join("raw")).unwrap();
-    std::fs::rename(&backup, scene.path().join("raw")).unwrap();
+    for name in ["raw", "acknowledged"] {
+        copy(&backup.path().join(name), scene.path());
+    }
     let service = Service::start(scene.path());
     let ana = scene.owner(&service, "ana");
     wait_for_rows(&ana, "p_t", 3);
@@ -363,14 +367,54 @@ fn rows_that_cannot_be_read_are_passed_over_and_their_program_says_why() {
     let status = ana.get("1/status");
     let message = status["last_error_message"].as_str().unwrap();
     assert!(message.starts_with("its rows cannot be brought into its tables"), "{message}");
-    ana.wait("health tells it", |_| health(&service)["components"]["tables"]["reason"].is_string());
+    ana.wait("health tells it", |_| health(&service)["components"]["tables"]["detail"].is_string());
     let component = health(&service)["components"]["tables"].clone();
     assert_eq!(component["status"], "up", "{component}");
-    let reason = component["reason"].as_str().unwrap();
+    let reason = component["detail"].as_str().unwrap();
     assert!(reason.starts_with("rows of 1 program cannot be brought"), "{reason}");
     assert_eq!(ready(&service), 200);
     assert!(!scene.path().to_str().is_some_and(|path| message.contains(path)), "{message}");
     let tables = ana.get("tables");
     let problem = tables[0]["problem"].as_str().unwrap();
     assert!(problem.contains("status says why"), "{tables}");
+}
+
+/// The processes that keep an owner's tables.
+fn workers(scene: &Scene, owner: &str) -> Vec<String> {
+    let place = tables_of(scene, owner);
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let its = processes.filter(|process| {
+        std::fs::read_link(process.path().join("cwd")).is_ok_and(|at| at.starts_with(&place))
+    });
+    its.map(|process| process.file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn a_worker_that_hangs_holds_up_its_owner_alone() {
+    let mut chain = Chain::new();
+    let contract = chain.create_of(&silent(), Vec::new());
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let (ana, bob) = (scene.owner(&service, "ana"), scene.owner(&service, "bob"));
+    ana.post("deploy", &emitter("anas", contract, false));
+    bob.post("deploy", &emitter("bobs", contract, false));
+    chain.call(contract, "emit", emit(ScVal::U32(1)));
+    chain.import_into(&scene);
+    wait_for_rows(&ana, "anas_t", 1);
+    wait_for_rows(&bob, "bobs_t", 1);
+    let stopped = workers(&scene, "ana");
+    assert_eq!(stopped.len(), 1);
+    let signal = |name: &str| {
+        let done = std::process::Command::new("kill").args([name, &stopped[0]]).status();
+        assert!(done.unwrap().success());
+    };
+    signal("-STOP");
+    for number in 2..=5 {
+        chain.call(contract, "emit", emit(ScVal::U32(number)));
+        chain.import_into(&scene);
+        wait_for_rows(&bob, "bobs_t", number as usize);
+    }
+    assert_eq!(ready(&service), 200);
+    signal("-CONT");
+    wait_for_rows(&ana, "anas_t", 5);
 }

@@ -348,6 +348,36 @@ fn every_project_is_a_schema_and_those_of_like_names_are_told_apart() {
 }
 
 #[test]
+fn views_of_a_program_stay_when_another_one_changes() {
+    // Without the wall of SQL, what DuckDB knows of views can be asked.
+    let world = World::with(|settings| settings.walls.sql = false);
+    let owner = owner("alice");
+    let mut one = Program::new(1, "one");
+    one.run(vec![emit("t", [("n", ScVal::U32(1))])]).unwrap();
+    one.feed(&world.tables, &owner, 1);
+    let views = |project: &str| {
+        let sql = format!(
+            "SELECT view_oid FROM duckdb_views() WHERE view_name = '{project}_t'
+             OR schema_name = '{project}' ORDER BY view_oid"
+        );
+        let found = world.rows(&owner, &sql);
+        assert_eq!(found.as_array().unwrap().len(), 2, "{found}");
+        found
+    };
+    let before = views("one");
+    let mut other = Program::new(2, "other");
+    other.run(vec![emit("t", [("n", ScVal::U32(1))])]).unwrap();
+    other.feed(&world.tables, &owner, 1);
+    let others = views("other");
+    other.run(vec![emit("t", [("n", i128(1)), ("more", symbol("x"))])]).unwrap();
+    other.feed(&world.tables, &owner, 1);
+    assert_eq!(views("one"), before);
+    assert_ne!(views("other"), others, "it shows the new column");
+    let rows = world.rows(&owner, "SELECT n, more FROM other.t");
+    assert_eq!(rows, json!([{"n": 1, "more": null}, {"n": 1, "more": "x"}]));
+}
+
+#[test]
 fn tables_that_cannot_become_what_they_are_to_be_are_begun_anew() {
     let (world, owner) = (World::new(), owner("alice"));
     let (mut program, mut neighbour) = (Program::new(1, "p"), Program::new(2, "q"));

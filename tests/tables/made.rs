@@ -5,7 +5,8 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::{
     AccountId, ContractId, Duration, Hash, Int256Parts, PublicKey, ScAddress, ScError, ScErrorCode,
-    ScVal, TimePoint, UInt256Parts, Uint256,
+    ScSpecEntry, ScSpecTypeDef, ScSpecTypeMap, ScSpecTypeUdt, ScSpecTypeVec,
+    ScSpecUdtStructFieldV0, ScSpecUdtStructV0, ScVal, TimePoint, UInt256Parts, Uint256,
 };
 
 use super::support::{bytes, i128, list, map, string, symbol, u128};
@@ -24,6 +25,8 @@ pub enum Template {
     Map(Box<Template>, Box<Template>),
     /// Values of several kinds in one list.
     Mixed,
+    /// The struct that [`specification`] knows.
+    Struct,
 }
 
 /// Names of what keys of maps are like.
@@ -41,6 +44,56 @@ impl Template {
             _ => KEYS[5],
         }
     }
+}
+
+/// The target whose columns [`specification`] gives, and what its fields are like.
+pub const SPECIFIED: &str = "s";
+
+pub fn specified() -> Vec<Template> {
+    let inner = || Box::new(Template::Struct);
+    vec![
+        Template::List(inner()),
+        Template::Map(Box::new(Template::Text), inner()),
+        Template::Struct,
+        Template::Map(inner(), Box::new(Template::Int)),
+    ]
+}
+
+/// A specification of structs inside lists, maps and keys of maps.
+pub fn specification() -> Vec<ScSpecEntry> {
+    let inner = || ScSpecTypeDef::Udt(ScSpecTypeUdt { name: "Inner".try_into().unwrap() });
+    let list = |of| ScSpecTypeDef::Vec(Box::new(ScSpecTypeVec { element_type: Box::new(of) }));
+    let map = |key, value| {
+        let (key_type, value_type) = (Box::new(key), Box::new(value));
+        ScSpecTypeDef::Map(Box::new(ScSpecTypeMap { key_type, value_type }))
+    };
+    let structure = |name: &str, fields: Vec<(&str, ScSpecTypeDef)>| {
+        let field = |(name, type_): (&str, ScSpecTypeDef)| ScSpecUdtStructFieldV0 {
+            doc: Default::default(),
+            name: name.try_into().unwrap(),
+            type_,
+        };
+        let fields: Vec<_> = fields.into_iter().map(field).collect();
+        ScSpecEntry::UdtStructV0(ScSpecUdtStructV0 {
+            doc: Default::default(),
+            lib: Default::default(),
+            name: name.try_into().unwrap(),
+            fields: fields.try_into().unwrap(),
+        })
+    };
+    let number = ScSpecTypeDef::U32;
+    vec![
+        structure("Inner", vec![("x", number.clone()), ("y", list(number.clone()))]),
+        structure(
+            "S",
+            vec![
+                ("a", list(inner())),
+                ("b", map(ScSpecTypeDef::String, inner())),
+                ("c", inner()),
+                ("d", map(inner(), number)),
+            ],
+        ),
+    ]
 }
 
 /// What a field is like, at most so deep.
@@ -106,6 +159,16 @@ fn plain_value(random: &mut ChaCha8Rng, like: &Template) -> ScVal {
             list((0..length).map(|_| value(random, of)).collect::<Vec<_>>())
         }
         Template::Map(keys, of) => map_of(random, keys, of, 3),
+        Template::Struct => {
+            let fields = [("x", Template::Int), ("y", Template::List(Box::new(Template::Int)))];
+            let mut entries = Vec::new();
+            for (name, like) in fields {
+                if random.random_bool(0.8) {
+                    entries.push((symbol(name), value(random, &like)));
+                }
+            }
+            map(entries)
+        }
         Template::Mixed => {
             let length = random.random_range(0..3);
             let one = |random: &mut ChaCha8Rng| match random.random_range(0..4) {
