@@ -163,11 +163,13 @@ impl ApiError {
 
 fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
     match error {
-        ProgramError::Unknown(_) | ProgramError::NoBackfill(_) => {
+        ProgramError::Unknown(_) | ProgramError::NoBackfill(_) | ProgramError::NotPublic(_) => {
             (StatusCode::NOT_FOUND, "not_found")
         }
         ProgramError::NotYours(_) => (StatusCode::FORBIDDEN, "forbidden"),
         ProgramError::ProjectExists(_) => (StatusCode::CONFLICT, "project_exists"),
+        ProgramError::TooManyPrograms(_) => (StatusCode::CONFLICT, "too_many_programs"),
+        ProgramError::TooManySubscriptions(_) => (StatusCode::CONFLICT, "too_many_subscriptions"),
         ProgramError::Registered(_) => (StatusCode::CONFLICT, "contract_registered"),
         ProgramError::BackfillRuns(_) => (StatusCode::CONFLICT, "backfill_running"),
         ProgramError::Full(_) => (StatusCode::CONFLICT, "storage_full"),

@@ -33,6 +33,12 @@ pub enum ProgramVerb {
     List(Json),
     /// List the tables that you may read
     Tables(Json),
+    /// Read the tables of another owner's public project, too
+    #[command(after_help = "Example:
+  orrery subscribe deposits")]
+    Subscribe(Project),
+    /// Read them no longer
+    Unsubscribe(Project),
     /// Ask the tables with SQL
     #[command(after_help = "Examples:
   orrery query 'select * from deposits_deposit order by _ledger desc limit 10'
@@ -174,6 +180,14 @@ pub struct Stats {
 }
 
 #[derive(Debug, Args)]
+pub struct Project {
+    /// Name of the project
+    project: String,
+    #[command(flatten)]
+    output: Json,
+}
+
+#[derive(Debug, Args)]
 pub struct Append {
     /// The program's id
     id: u32,
@@ -210,9 +224,11 @@ impl ProgramVerb {
                 show(remote.get("retroshade/list")?, &output, &columns)
             }
             Self::Tables(output) => {
-                let columns = ["table_name", "project_name_plain"];
+                let columns = ["table_name", "project_name_plain", "own", "problem"];
                 show(remote.get("retroshade/tables")?, &output, &columns)
             }
+            Self::Subscribe(verb) => verb.post(remote, "retroshade/subscribe"),
+            Self::Unsubscribe(verb) => verb.post(remote, "retroshade/unsubscribe"),
             Self::Query(verb) => verb.run(remote),
             Self::Executions(verb) => verb.run(remote),
             Self::Stats(verb) => verb.run(remote),
@@ -226,6 +242,12 @@ impl ProgramVerb {
             Self::Pause(verb) => verb.set_running(remote, "pause"),
             Self::Resume(verb) => verb.set_running(remote, "resume"),
         }
+    }
+}
+
+impl Project {
+    fn post(self, remote: &Remote, path: &str) -> Result<(), Failure> {
+        show(remote.post(path, &json!({ "project": self.project }))?, &self.output, &[])
     }
 }
 

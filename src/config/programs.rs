@@ -38,6 +38,10 @@ pub struct Programs {
     pub lookup_ms: NonZeroU32,
     /// MiB of rows that one owner may have.
     pub owner_mib: NonZeroU32,
+    /// Programs that one owner may have.
+    pub owner_programs: NonZeroU32,
+    /// Other owners' programs that one owner may have subscribed to.
+    pub owner_subscriptions: NonZeroU32,
 }
 
 /// `[queries]`: what SQL queries may use. All limits are inclusive.
@@ -84,6 +88,8 @@ impl Default for Programs {
             lookups: count(64),
             lookup_ms: count(5000),
             owner_mib: count(10 << 10),
+            owner_programs: count(20),
+            owner_subscriptions: count(20),
         }
     }
 }

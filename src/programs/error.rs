@@ -20,6 +20,15 @@ pub enum ProgramError {
     /// The project's name is taken.
     #[error("the project name '{0}' is taken on this network: choose another")]
     ProjectExists(String),
+    /// An owner has as many programs as an owner may have.
+    #[error("you have {0} programs, which is as many as one owner may have: delete one")]
+    TooManyPrograms(usize),
+    /// An owner has as many subscriptions as an owner may have.
+    #[error("you have {0} subscriptions, which is as many as one owner may have: end one")]
+    TooManySubscriptions(usize),
+    /// Nobody's public project.
+    #[error("there is no public project '{0}': check its name with its owner")]
+    NotPublic(String),
     /// A contract is registered already.
     #[error("the contract {0} is registered for this program already: leave it out")]
     Registered(ContractId),

@@ -21,7 +21,7 @@ pub struct Manifest {
     /// SHA-256 of its module.
     #[serde(with = "hexadecimal")]
     pub module: [u8; 32],
-    /// Whether everyone may read its tables.
+    /// Whether everyone may subscribe to its tables.
     pub public: bool,
     /// Whether it is run on new ledgers.
     pub running: bool,
@@ -35,11 +35,6 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Whether somebody may read its tables.
-    pub fn is_readable_by(&self, reader: &Owner) -> bool {
-        self.owner == *reader || self.public
-    }
-
     /// Names of its tables, in order.
     pub fn table_names(&self) -> Vec<String> {
         let tables = self.schema.tables().iter();

@@ -18,6 +18,7 @@ pub mod manifest;
 mod names;
 mod older;
 mod questions;
+mod reading;
 pub mod records;
 mod registry;
 mod room;
@@ -28,6 +29,7 @@ mod status;
 pub mod transaction;
 mod trial;
 mod trouble;
+mod turns;
 mod waiting;
 
 use std::path::PathBuf;
@@ -37,18 +39,20 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 pub use error::ProgramError;
+pub use reading::ReadTable;
 pub use registry::Deploy;
 pub use status::ProgramStatus;
 pub use trial::{Trial, TrialOn, Tried, TriedRun, TriedTransaction};
 
 use backfill::Order;
 use engine::{CheckRules, Engine, EngineSettings, Limits, THREAD_STACK};
-use feeder::{Fed, Feeder};
+use feeder::Feeder;
 use lanes::{Lane, Lanes};
 use live::Live;
 use manifest::Manifest;
 use older::Older;
 use questions::Questions;
+use reading::report;
 use records::{Execution, LedgerStats, RunSource, StatsQuery};
 use registry::Registry;
 use room::Room;
@@ -61,7 +65,6 @@ use crate::observe::health::Health;
 use crate::priority::Priority;
 use crate::store::Store;
 use crate::tables::Tables;
-use crate::tables::query::{QueryAnswer, QueryRequest};
 use crate::tables::schema::SchemaLimits;
 
 /// Directory of compiled modules in the data directory.
@@ -70,6 +73,8 @@ const COMPILED: &str = "compiled";
 const DEPLOYS_AT_ONCE: usize = 2;
 /// Trials at a time, of different owners.
 const TRIALS_AT_ONCE: usize = 2;
+/// Threads that bring rows into tables, of different owners.
+const FEEDERS: [&str; 4] = ["tables-1", "tables-2", "tables-3", "tables-4"];
 
 /// What the operator may choose.
 #[derive(Debug, Clone)]
@@ -80,6 +85,10 @@ pub struct Settings {
     pub lookups: LookupLimits,
     /// Bytes of rows that one owner may have.
     pub owner_bytes: u64,
+    /// Programs that one owner may have.
+    pub owner_programs: usize,
+    /// Other owners' programs that one owner may have subscribed to.
+    pub owner_subscriptions: usize,
 }
 
 impl Settings {
@@ -104,6 +113,8 @@ impl Default for Settings {
             limits: Limits::default(),
             lookups: LookupLimits::default(),
             owner_bytes: 10 << 30,
+            owner_programs: 20,
+            owner_subscriptions: 20,
         }
     }
 }
@@ -201,11 +212,12 @@ impl Programs {
             let work = move || older.work(lane);
             threads.extend(spawn(name, Priority::Patient, &health, work));
         }
-        let feeder = Arc::clone(&self.feeder);
-        let reports = Arc::clone(&health);
-        threads.extend(spawn("tables", Priority::Prompt, &health, move || {
-            feeder.work(|fed| report(fed, &reports));
-        }));
+        for name in FEEDERS {
+            let (feeder, reports) = (Arc::clone(&self.feeder), Arc::clone(&health));
+            threads.extend(spawn(name, Priority::Prompt, &health, move || {
+                feeder.work(|fed| report(fed, &reports));
+            }));
+        }
         *self.threads.lock() = threads;
     }
 
@@ -291,19 +303,7 @@ impl Programs {
 
     /// An owner's programs, by number.
     pub fn list(&self, owner: &Owner) -> Vec<Manifest> {
-        self.registry.manifests(owner, false)
-    }
-
-    /// The tables that an owner may read, each with its project: its own, then public ones of others.
-    pub fn tables(&self, owner: &Owner) -> Vec<(String, String)> {
-        let mut manifests = self.registry.manifests(owner, true);
-        manifests.sort_by_key(|manifest| (manifest.owner != *owner, manifest.id));
-        let of = |manifest: &Manifest| {
-            let project = manifest.project_name.clone();
-            let names = manifest.table_names().into_iter();
-            names.map(move |name| (name, project.clone())).collect::<Vec<_>>()
-        };
-        manifests.iter().flat_map(of).collect()
+        self.registry.manifests(owner)
     }
 
     /// How a program is.
@@ -312,7 +312,11 @@ impl Programs {
     /// [`ProgramError::Unknown`], [`ProgramError::NotYours`]
     pub fn status(&self, owner: &Owner, id: ProgramId) -> Result<ProgramStatus, ProgramError> {
         let entry = self.registry.owned(id, owner)?;
-        status::of(&self.store, &entry, self.trouble.of(id))
+        let rows = || {
+            let trouble = self.feeder.trouble(owner, id)?;
+            Some(format!("its rows cannot be brought into its tables: {trouble}"))
+        };
+        status::of(&self.store, &entry, self.trouble.of(id).or_else(rows))
     }
 
     /// Records of a program's runs, newest first: at most `limit`, of ledgers up to `last`.
@@ -342,15 +346,6 @@ impl Programs {
     ) -> Result<Vec<LedgerStats>, ProgramError> {
         self.registry.owned(id, owner)?;
         records::stats(&self.store, id, query)
-    }
-
-    /// Answers a query over the tables that an owner may read.
-    ///
-    /// # Errors
-    /// [`ProgramError::Query`] and what the tables say.
-    pub fn query(&self, owner: &Owner, request: QueryRequest) -> Result<QueryAnswer, ProgramError> {
-        let ready = || self.feeder.current(owner);
-        Ok(self.feeder.tables().query_when(owner, request, ready)?)
     }
 
     /// Runs a module that is not deployed, and stores nothing.
@@ -409,24 +404,6 @@ impl Programs {
 /// Sums that are removed with one write.
 const PRUNED_AT_ONCE: usize = 1000;
 
-/// Reports how the owners' tables are. What anybody may read does not say where files are.
-fn report(fed: Fed, health: &Health) {
-    match fed {
-        Fed { failed: 1.., .. } => health.down(
-            "tables",
-            format!(
-                "rows of {} of {} owners cannot be brought into their tables: the log says why",
-                fed.failed, fed.owners
-            ),
-        ),
-        Fed { owners: 0, .. } => health.forget("tables"),
-        Fed { behind: 0, .. } => health.up("tables"),
-        Fed { behind, .. } => {
-            health.up_with("tables", format!("rows of {behind} owners are still being brought in"));
-        }
-    }
-}
-
 /// A thread, unless the system refuses one.
 fn spawn(
     name: &str,
@@ -440,6 +417,8 @@ fn spawn(
         work();
     });
     started
-        .inspect_err(|error| health.down("program threads", format!("a thread cannot start: {error}")))
+        .inspect_err(|error| {
+            health.down("program threads", format!("a thread cannot start: {error}"))
+        })
         .ok()
 }

@@ -1,10 +1,14 @@
 //! Which programs there are. Knows how they are deployed, changed and deleted, and that a change is on
 //! disk before anybody is told of it.
 
-use std::collections::{BTreeMap, HashMap};
+mod shelf;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+
+pub(super) use shelf::Shelved;
 
 use super::engine::{Engine, Module};
 use super::manifest::{Manifest, Progress};
@@ -36,6 +40,8 @@ pub struct Entry {
     pub id: ProgramId,
     /// What it runs.
     pub module: Module,
+    /// Number of the last run with rows that was found when this process began.
+    pub log_at_start: u64,
     /// What changes. Whoever changes it holds this until the change is on disk.
     pub cell: Mutex<Cell>,
 }
@@ -48,6 +54,8 @@ pub struct Cell {
     pub progress: Progress,
     /// Ledgers without runs since progress was last written.
     pub unwritten: usize,
+    /// Other owners who have subscribed to it.
+    pub subscribers: BTreeSet<Owner>,
     /// It is gone from the store; nothing may be written for it any more.
     pub deleted: bool,
     /// Runs that are to be made again.
@@ -60,7 +68,15 @@ impl Cell {
     /// Of a program that waits for nothing.
     pub(super) fn new(manifest: Manifest, progress: Progress) -> Self {
         let waiting = Waiting::default();
-        Self { manifest, progress, unwritten: 0, deleted: false, waiting, in_doubt: false }
+        Self {
+            manifest,
+            progress,
+            unwritten: 0,
+            subscribers: BTreeSet::new(),
+            deleted: false,
+            waiting,
+            in_doubt: false,
+        }
     }
 
     /// Reads from the store what a failed write may have changed, if one failed. To be called before what
@@ -99,7 +115,21 @@ fn stored_cell(store: &Store, id: ProgramId, manifest: &[u8]) -> Result<Cell, Pr
     let progress = store.program_progress(id)?;
     let progress = progress.and_then(|row| serde_json::from_slice(&row).ok());
     let progress = progress.ok_or(ProgramError::Damaged("the progress of a program"))?;
-    Ok(Cell { waiting: Waiting::of(store.waiting_runs(id)?), ..Cell::new(manifest, progress) })
+    let subscribers = match store.program_subscribers(id)? {
+        Some(row) => serde_json::from_slice(&row)
+            .map_err(|_| ProgramError::Damaged("the list of a program's subscribers"))?,
+        None => BTreeSet::new(),
+    };
+    let waiting = Waiting::of(store.waiting_runs(id)?);
+    Ok(Cell { waiting, subscribers, ..Cell::new(manifest, progress) })
+}
+
+impl Cell {
+    /// Whether its tables are in the file of this owner.
+    fn is_read_by(&self, reader: &Owner) -> bool {
+        let Self { manifest, subscribers, .. } = self;
+        manifest.owner == *reader || manifest.public && subscribers.contains(reader)
+    }
 }
 
 /// All programs.
@@ -122,7 +152,11 @@ impl Registry {
         let mut modules: HashMap<[u8; 32], Module> = HashMap::new();
         let mut entries = BTreeMap::new();
         for (id, manifest) in store.programs()? {
-            let cell = stored_cell(&store, id, &manifest)?;
+            let mut cell = stored_cell(&store, id, &manifest)?;
+            if let Some(schema) = cell.manifest.schema.revised() {
+                cell.manifest.schema = schema;
+                store.change_programs(|changes| put_manifest(changes, &cell.manifest))?;
+            }
             let module = match modules.get(&cell.manifest.module) {
                 Some(module) => module.clone(),
                 None => {
@@ -133,7 +167,9 @@ impl Registry {
                     module
                 }
             };
-            entries.insert(id, Arc::new(Entry { id, module, cell: Mutex::new(cell) }));
+            let log_at_start = cell.progress.log;
+            let entry = Entry { id, module, log_at_start, cell: Mutex::new(cell) };
+            entries.insert(id, Arc::new(entry));
         }
         store.queue_for_programs(!entries.is_empty());
         Ok(Self {
@@ -164,22 +200,12 @@ impl Registry {
         Ok(entry)
     }
 
-    /// The manifests that an owner may read: its own, and with `public` everybody's public ones.
-    pub(super) fn manifests(&self, owner: &Owner, public: bool) -> Vec<Manifest> {
-        let wanted = |manifest: &Manifest| match public {
-            true => manifest.is_readable_by(owner),
-            false => manifest.owner == *owner,
-        };
+    /// The manifests of an owner's programs.
+    pub(super) fn manifests(&self, owner: &Owner) -> Vec<Manifest> {
         let all = self.all();
         let cells = all.iter().map(|entry| entry.cell.lock());
-        let wanted = cells.filter(|cell| wanted(&cell.manifest));
-        wanted.map(|cell| cell.manifest.clone()).collect()
-    }
-
-    /// The numbers of the programs whose tables an owner may read.
-    pub(super) fn readable(&self, owner: &Owner) -> Vec<ProgramId> {
-        let readable = |entry: &&Arc<Entry>| entry.cell.lock().manifest.is_readable_by(owner);
-        self.all().iter().filter(readable).map(|entry| entry.id).collect()
+        let own = cells.filter(|cell| cell.manifest.owner == *owner);
+        own.map(|cell| cell.manifest.clone()).collect()
     }
 
     /// Bytes of the rows of all of an owner's programs.
@@ -201,6 +227,7 @@ impl Registry {
         names::check_project(&deploy.project_name)?;
         let contracts = names::distinct(deploy.contracts)?;
         self.check_name_is_free(&deploy.project_name)?;
+        self.check_count(owner)?;
         let facts = self
             .engine
             .check(&deploy.code, &self.settings.check_rules())
@@ -214,6 +241,7 @@ impl Registry {
         let module = self.engine.load(&deploy.code)?;
         let _one_at_a_time = self.deploying.lock();
         self.check_name_is_free(&deploy.project_name)?;
+        self.check_count(owner)?;
         let id = self.next_id()?;
         let manifest = Manifest {
             id,
@@ -241,7 +269,7 @@ impl Registry {
         let mut entries = self.entries.write();
         if is_there {
             let cell = Mutex::new(Cell::new(manifest.clone(), progress));
-            entries.insert(id, Arc::new(Entry { id, module, cell }));
+            entries.insert(id, Arc::new(Entry { id, module, log_at_start: 0, cell }));
         }
         self.store.queue_for_programs(!entries.is_empty());
         written?;
@@ -362,6 +390,15 @@ impl Registry {
         cell.manifest = manifest.clone();
         cell.progress = progress;
         Ok(manifest)
+    }
+
+    fn check_count(&self, owner: &Owner) -> Result<(), ProgramError> {
+        let most = self.settings.owner_programs;
+        let is_own = |entry: &&Arc<Entry>| entry.cell.lock().manifest.owner == *owner;
+        match self.all().iter().filter(is_own).count() < most {
+            true => Ok(()),
+            false => Err(ProgramError::TooManyPrograms(most)),
+        }
     }
 
     fn check_name_is_free(&self, name: &str) -> Result<(), ProgramError> {

@@ -19,7 +19,8 @@ pub struct ProgramStatus {
     pub last_success: Option<u32>,
     /// Ledger of the newest run that failed.
     pub last_error: Option<u32>,
-    /// Why the program was stopped, or what it waits for, or else why that run failed.
+    /// Why the program was stopped, or what it waits for, or why its rows are not in its tables, or else why
+    /// that run failed.
     pub last_error_message: Option<String>,
     /// Runs.
     pub executions: u64,

@@ -104,7 +104,7 @@ pub(super) fn run(runner: &Runner, owner: &Owner, wanted: Trial) -> Result<Tried
     };
     let chosen = chosen(runner, &manifest, &on)?;
     let cell = Cell::new(manifest.clone(), Progress::default());
-    let entry = Entry { id: NO_PROGRAM, module, cell: Mutex::new(cell) };
+    let entry = Entry { id: NO_PROGRAM, module, log_at_start: 0, cell: Mutex::new(cell) };
     let Runs { mut by_hash, end, schema } = runs(runner, &entry, &manifest, &chosen)?;
     let transactions = chosen.into_iter().map(|(position, Chosen { hash, reason })| {
         let run = match (reason, by_hash.remove(&hash)) {

@@ -133,6 +133,8 @@ fn settings(config: &config::Programs) -> programs::Settings {
             time: Duration::from_millis(config.lookup_ms.get().into()),
         },
         owner_bytes: u64::from(config.owner_mib.get()) << 20,
+        owner_programs: size(config.owner_programs),
+        owner_subscriptions: size(config.owner_subscriptions),
     }
 }
 
@@ -165,6 +167,8 @@ mod tests {
         let (own, given) = (settings(&config::Programs::default()), programs::Settings::default());
         assert_eq!(own.limits, given.limits);
         assert_eq!((own.owner_bytes, own.lookups), (given.owner_bytes, given.lookups));
+        assert_eq!(own.owner_programs, given.owner_programs);
+        assert_eq!(own.owner_subscriptions, given.owner_subscriptions);
         assert_eq!(query_limits(&config::Queries::default()), QueryLimits::default());
     }
 }

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `programs` | program → manifest |
 //! | `wasm` | SHA-256 → module |
-//! | `program_progress` | program → how far it has got; program, `b` → its backfill; program, `w`, position → a run that waits |
+//! | `program_progress` | program → how far it has got; program, `b` → its backfill; program, `s` → its subscribers; program, `w`, position → a run that waits |
 //! | `program_queue` | number in the order of ingestion → ledger that programs have yet to see |
 //! | `rows` | program, position of a transaction → what the run on it emitted |
 //! | `row_log` | program, number → position: the order in which runs with rows were stored |
@@ -132,6 +132,15 @@ impl Store {
     /// What the database says.
     pub fn program_backfill(&self, program: ProgramId) -> Result<Option<Vec<u8>>, StoreError> {
         let row = self.database.get(Family::ProgramProgress, backfill_key(program))?;
+        Ok(row.map(|row| row.to_vec()))
+    }
+
+    /// Who has subscribed to a program.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn program_subscribers(&self, program: ProgramId) -> Result<Option<Vec<u8>>, StoreError> {
+        let row = self.database.get(Family::ProgramProgress, subscribers_key(program))?;
         Ok(row.map(|row| row.to_vec()))
     }
 
@@ -317,6 +326,11 @@ impl ProgramChanges<'_> {
         self.batch.delete_raw(Family::ProgramProgress, &waiting_key(id, position))
     }
 
+    /// Puts who has subscribed to a program.
+    pub fn put_subscribers(&mut self, id: ProgramId, list: &[u8]) -> Result<(), StoreError> {
+        self.batch.put_raw(Family::ProgramProgress, &subscribers_key(id), list)
+    }
+
     /// Puts what a run emitted, as the log's entry of this number.
     pub fn put_rows(
         &mut self,
@@ -396,16 +410,23 @@ impl ProgramChanges<'_> {
 
 /// The row of a program's backfill stands after that of its progress.
 fn backfill_key(program: ProgramId) -> [u8; 5] {
-    let mut key = [b'b'; 5];
+    part_key(program, b'b')
+}
+
+/// The row of a program's subscribers stands after that of its backfill.
+fn subscribers_key(program: ProgramId) -> [u8; 5] {
+    part_key(program, b's')
+}
+
+fn part_key(program: ProgramId, part: u8) -> [u8; 5] {
+    let mut key = [part; 5];
     key[..4].copy_from_slice(&program.0.to_be_bytes());
     key
 }
 
 /// What the keys of a program's waiting runs begin with.
 fn waiting_prefix(program: ProgramId) -> [u8; 5] {
-    let mut key = [b'w'; 5];
-    key[..4].copy_from_slice(&program.0.to_be_bytes());
-    key
+    part_key(program, b'w')
 }
 
 fn waiting_key(program: ProgramId, position: TransactionPosition) -> [u8; 12] {

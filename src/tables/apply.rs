@@ -10,6 +10,7 @@ use stellar_xdr::ScVal;
 
 use super::owners::Slot;
 use super::process::{Asked, NoReply, Worker};
+use super::schema::TableSchema;
 use super::wire::{Definition, Reply, Request};
 use super::{Change, Row, TablesError, encode, names};
 use crate::domain::ProgramId;
@@ -20,6 +21,8 @@ const MOST_ROWS: usize = 2_048;
 const MOST_BYTES: usize = 8 << 20;
 /// Frames that are on their way while the next one is packed.
 const ON_THEIR_WAY: usize = 3;
+/// Bytes of a field that is left out of a struct, about.
+const PER_ABSENT: usize = 16;
 /// Bytes of a row beside its values, about.
 const BESIDE_VALUES: usize = 256;
 
@@ -81,8 +84,13 @@ impl Attempt<'_> {
             match change {
                 Change::Program { id, project, own, schema } => {
                     let definition = Definition { program: id, project, own, schema };
-                    if self.programs.get(&id) == Some(&definition) {
+                    let known = self.programs.get(&id);
+                    if known == Some(&definition) {
                         continue;
+                    }
+                    // Where values cannot become what they are to be, all rows come again.
+                    if known.is_some_and(|it| !it.schema.grows_into(&definition.schema)) {
+                        self.drop(id)?;
                     }
                     self.tell(&Request::Define(definition.clone()))?;
                     self.has_defined = true;
@@ -92,12 +100,7 @@ impl Attempt<'_> {
                 Change::Rows { program, after, up_to, rows } => {
                     self.rows(program, after, up_to, &rows)?;
                 }
-                Change::Drop { program } => {
-                    self.tell(&Request::Drop { program })?;
-                    self.watermarks.remove(&program);
-                    self.moved.remove(&program);
-                    Arc::make_mut(&mut self.programs).remove(&program);
-                }
+                Change::Drop { program } => self.drop(program)?,
             }
         }
         while let Some(asked) = self.sent.pop_front() {
@@ -110,6 +113,14 @@ impl Attempt<'_> {
             Reply::Committed => Ok(()),
             reply => Err(self.slot.failed(self.worker, reply)),
         }
+    }
+
+    fn drop(&mut self, program: ProgramId) -> Result<(), TablesError> {
+        self.tell(&Request::Drop { program })?;
+        self.watermarks.remove(&program);
+        self.moved.remove(&program);
+        Arc::make_mut(&mut self.programs).remove(&program);
+        Ok(())
     }
 
     fn rows(
@@ -137,7 +148,7 @@ impl Attempt<'_> {
             let table = schema
                 .table(target)
                 .ok_or_else(|| TablesError::UnknownTarget { program, target: target.to_owned() })?;
-            for rows in frames(&rows) {
+            for rows in frames(table, &rows) {
                 let batch = encode::record_batch(table, rows)?;
                 let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
                 writer.write(&batch)?;
@@ -184,12 +195,13 @@ impl<'a> Attempt<'a> {
 }
 
 /// Rows in parts that are neither too many nor too long.
-fn frames<'a, 'b>(rows: &'b [&'a Row]) -> impl Iterator<Item = &'b [&'a Row]> {
+fn frames<'a, 'b>(table: &TableSchema, rows: &'b [&'a Row]) -> impl Iterator<Item = &'b [&'a Row]> {
     let mut rest = rows;
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = |row: &&&Row| {
             bytes += BESIDE_VALUES + weight(row);
+            bytes += PER_ABSENT * table.absent(&row.emit, MOST_BYTES);
             bytes <= MOST_BYTES
         };
         let length = rest.iter().take(MOST_ROWS).take_while(fits).count();

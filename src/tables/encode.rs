@@ -26,6 +26,9 @@ use super::{Row, TablesError};
 
 /// The greatest magnitude of a decimal of 38 digits.
 const LARGEST_DECIMAL: u128 = 10u128.pow(38) - 1;
+/// The end of the year 9999 in UNIX seconds, the last that ISO 8601 writes with four digits. A header may
+/// say anything, and what lies far beyond is `infinity` to DuckDB, or cannot be shown.
+const LAST_SECOND: i64 = 253_402_300_799;
 
 /// The rows of a table, in their order. The columns that every table has come first, because columns
 /// that a program gains come last.
@@ -37,7 +40,7 @@ pub fn record_batch(table: &TableSchema, rows: &[&Row]) -> Result<RecordBatch, T
         Arc::new(StringArray::from_iter_values(rows.iter().map(|row| of(row))))
     };
     let ledgers = Int64Array::from_iter_values(rows.iter().map(|row| i64::from(row.ledger.0)));
-    let closed = rows.iter().map(|row| row.closed_at.saturating_mul(1_000_000));
+    let closed = rows.iter().map(|row| row.closed_at.min(LAST_SECOND).saturating_mul(1_000_000));
     let mut columns: Vec<ArrayRef> = vec![
         text(&|row| row.emit.contract.to_string()),
         text(&|row| row.transaction.to_string()),

@@ -136,7 +136,8 @@ pub enum Change {
         project: String,
         /// Whether it is the owner's own; else it is someone's public one.
         own: bool,
-        /// Its tables.
+        /// Its tables. Where those of the file cannot grow into them, the program is begun anew, with
+        /// the watermark 0.
         schema: ProgramSchema,
     },
     /// Rows of a program.
@@ -192,6 +193,9 @@ pub enum TablesError {
     /// There was no place for another worker for a while.
     #[error("{0} workers run for other owners")]
     AllPlacesTaken(usize),
+    /// DuckDB does not take a change, and would not another time either. Nothing of it was made.
+    #[error("DuckDB refuses them: {0}")]
+    Refused(String),
     /// Rows that do not continue what is there.
     #[error("program {program} has rows up to {watermark}, and these come after {after}")]
     OutOfStep {

@@ -38,6 +38,27 @@ pub fn view(project: &str, target: &str) -> String {
     format!("{project}_{target}")
 }
 
+/// Schemas and databases that are DuckDB's, the service's, or could be taken for one of them. A project of
+/// such a name has no schema of its own.
+const TAKEN: [&str; 9] = [
+    SCHEMA,
+    "orrery",
+    "main",
+    "pg_catalog",
+    "information_schema",
+    "system",
+    "temp",
+    "memory",
+    // The database itself is called after its file.
+    "tables",
+];
+
+/// Whether a project can have a schema of its own.
+pub fn may_be_schema(project: &str) -> bool {
+    let project = folded(project);
+    is_usable(&project) && !project.starts_with("pg_") && !TAKEN.contains(&project.as_str())
+}
+
 /// A name as SQL reads it, whatever is in it.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))

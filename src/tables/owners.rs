@@ -347,6 +347,7 @@ impl Slot {
                 worker.kill();
                 return TablesError::Unavailable("A query did what no query may do".to_owned());
             }
+            Reply::Failed(Failure::Refused(message)) => return TablesError::Refused(message),
             Reply::Failed(Failure::Unavailable(message)) => {
                 // An instance of DuckDB that has failed does so until it is gone.
                 worker.kill();

@@ -23,11 +23,13 @@ pub struct SchemaLimits {
     pub columns: usize,
     /// Lists, maps and structs inside each other, in one column.
     pub depth: usize,
+    /// Fields of structs inside the columns of one emit that are left out.
+    pub absent: usize,
 }
 
 impl Default for SchemaLimits {
     fn default() -> Self {
-        Self { tables: 100, columns: 100, depth: 8 }
+        Self { tables: 100, columns: 100, depth: 8, absent: 10_000 }
     }
 }
 
@@ -119,6 +121,16 @@ pub enum SchemaError {
         /// How deep it may be.
         most: usize,
     },
+    /// Too many fields that are left out.
+    #[error(
+        "the structs in '{target}' leave out more than {most} fields, which take room: emit fewer of them"
+    )]
+    Absent {
+        /// The target.
+        target: String,
+        /// How many may be left out.
+        most: usize,
+    },
     /// A value that its column does not hold and cannot come to hold.
     #[error("column '{column}' of '{target}' expected {expected} and got {got}")]
     Type {
@@ -177,6 +189,29 @@ impl ProgramSchema {
         &self.tables
     }
 
+    /// The tables as they are made today, where an earlier version stored others; none when these are
+    /// the same. What is in the earlier ones has to be filled in again.
+    pub fn revised(&self) -> Option<Self> {
+        let revise = |table: &TableSchema| {
+            let column = |it: &Field| Field { name: it.name.clone(), kind: it.kind.revised() };
+            let columns = table.columns.iter().map(column).collect();
+            TableSchema { columns, ..table.clone() }
+        };
+        let tables = self.tables.iter().map(revise).collect();
+        let structs = self.structs.iter().map(revise).collect();
+        let revised = Self { tables, structs };
+        (revised != *self).then_some(revised)
+    }
+
+    /// Whether tables like these can become those of `new` where they are; else their rows have to be
+    /// filled in again.
+    pub fn grows_into(&self, new: &Self) -> bool {
+        self.tables.iter().all(|old| {
+            let new = new.tables.iter().find(|table| table.target == old.target);
+            new.is_some_and(|new| old.grows_into(new))
+        })
+    }
+
     /// The table that an emit goes to.
     pub fn table(&self, target: &str) -> Option<&TableSchema> {
         self.tables.iter().find(|table| table.spelling == target)
@@ -194,9 +229,14 @@ impl ProgramSchema {
             if let Some(table) = table
                 && table.holds(emit, limits)
             {
+                table.check_absent(emit, limits)?;
                 continue;
             }
-            grown.get_or_insert_with(|| self.clone()).take_in(emit, limits)?;
+            let grown = grown.get_or_insert_with(|| self.clone());
+            grown.take_in(emit, limits)?;
+            if let Some(table) = grown.table(&emit.target) {
+                table.check_absent(emit, limits)?;
+            }
         }
         Ok(grown)
     }
@@ -243,6 +283,15 @@ impl TableSchema {
             table.add(column, limits)?;
         }
         Ok(table)
+    }
+
+    fn grows_into(&self, new: &Self) -> bool {
+        self.columns.len() <= new.columns.len()
+            && self
+                .columns
+                .iter()
+                .zip(&new.columns)
+                .all(|(old, new)| old.name == new.name && old.kind.grows_into(&new.kind))
     }
 
     fn holds(&self, emit: &Emit, limits: SchemaLimits) -> bool {
@@ -311,6 +360,26 @@ impl TableSchema {
         }
         self.columns.push(column);
         Ok(())
+    }
+
+    /// Fields of structs inside the columns of an emit that are left out, counted up to `most`.
+    pub fn absent(&self, emit: &Emit, most: usize) -> usize {
+        let mut absent = 0;
+        for entry in emit.fields.iter() {
+            let column = self.columns.iter().find(|column| values::is_named(entry, &column.name));
+            if let Some(column) = column.filter(|column| column.kind.depth() > 0) {
+                absent += values::absent(&column.kind, &entry.val, most.saturating_sub(absent));
+            }
+        }
+        absent
+    }
+
+    fn check_absent(&self, emit: &Emit, limits: SchemaLimits) -> Result<(), SchemaError> {
+        let most = limits.absent;
+        if self.absent(emit, most + 1) <= most {
+            return Ok(());
+        }
+        Err(SchemaError::Absent { target: self.spelling.clone(), most })
     }
 
     fn check_depth(

@@ -36,7 +36,8 @@ pub enum ColumnType {
     Bytes,
     /// Values of one type, in order.
     List(Box<ColumnType>),
-    /// Values of one type under keys of one type.
+    /// Values of one type under keys of one type, which is never a container: see
+    /// [`ColumnType::map`].
     Map(Box<ColumnType>, Box<ColumnType>),
     /// Named values.
     Struct(Vec<Field>),
@@ -66,9 +67,51 @@ impl ColumnType {
         Self::List(Box::new(of))
     }
 
-    /// A map from such keys to such values.
+    /// A map from such keys to such values. Where keys are lists, maps or structs, it is kept in the
+    /// tagged form: keys that differ for the contract can be the same in SQL, which refuses such a map
+    /// (`[1u32]` and `[1u64]` are one key of a `MAP(UBIGINT[], …)`).
     pub fn map(keys: Self, values: Self) -> Self {
-        Self::Map(Box::new(keys), Box::new(values))
+        match keys {
+            Self::List(_) | Self::Map(..) | Self::Struct(_) | Self::Json => Self::Json,
+            keys => Self::Map(Box::new(keys), Box::new(values)),
+        }
+    }
+
+    /// The type that is used today for a column that was stored by an earlier version: the same but
+    /// for maps that [`ColumnType::map`] would keep in the tagged form.
+    pub fn revised(&self) -> Self {
+        match self {
+            Self::List(of) => Self::list(of.revised()),
+            Self::Map(keys, values) => Self::map(keys.revised(), values.revised()),
+            Self::Struct(fields) => {
+                let field =
+                    |field: &Field| Field { name: field.name.clone(), kind: field.kind.revised() };
+                Self::Struct(fields.iter().map(field).collect())
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Whether the values of a column of this type can become those of `new` where they are, without
+    /// looking at what was emitted.
+    pub fn grows_into(&self, new: &Self) -> bool {
+        match (self, new) {
+            (old, new) if old == new => true,
+            (Self::Unknown, _) => true,
+            (old, Self::Json) => old.is_blank(),
+            (Self::List(old), Self::List(new)) => old.grows_into(new),
+            (Self::Map(old_keys, old), Self::Map(new_keys, new)) => {
+                old_keys.grows_into(new_keys) && old.grows_into(new)
+            }
+            (Self::Struct(old), Self::Struct(new)) => {
+                old.len() == new.len()
+                    && old
+                        .iter()
+                        .zip(new)
+                        .all(|(old, new)| old.name == new.name && old.kind.grows_into(&new.kind))
+            }
+            (old, new) => old.integer().is_some() && old.join(new).as_ref() == Some(new),
+        }
     }
 
     /// How many containers there are around the innermost value.
@@ -80,6 +123,14 @@ impl ColumnType {
                 1 + fields.iter().map(|field| field.kind.depth()).max().unwrap_or(0)
             }
             _ => 0,
+        }
+    }
+
+    /// Cells that one value takes at least: a struct has one for each field, also when it is null.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Struct(fields) => fields.iter().map(|field| field.kind.width()).sum(),
+            _ => 1,
         }
     }
 
@@ -223,6 +274,30 @@ mod tests {
         let map = ColumnType::map(Text, Int32);
         assert_eq!(map.join(&ColumnType::map(Text, Int64)), Some(ColumnType::map(Text, Int64)));
         assert_eq!(map.join(&list(Int32)), None);
+    }
+
+    #[test]
+    fn maps_whose_keys_are_containers_are_kept_in_the_tagged_form() {
+        let list = |of| ColumnType::list(of);
+        for keys in [list(UInt32), ColumnType::map(Text, Text), Struct(Vec::new()), Json] {
+            assert_eq!(ColumnType::map(keys.clone(), Text), Json, "{keys:?}");
+            let stored = list(Map(Box::new(keys), Box::new(Text)));
+            assert_eq!(stored.revised(), list(Json));
+            assert!(!stored.grows_into(&list(Json)));
+        }
+        let kept = list(ColumnType::map(Bytes, list(Text)));
+        assert_eq!(kept.revised(), kept);
+    }
+
+    #[test]
+    fn only_what_is_empty_becomes_json_where_it_is() {
+        let list = |of| ColumnType::list(of);
+        assert!(list(list(Unknown)).grows_into(&list(Json)));
+        assert!(ColumnType::map(Text, Unknown).grows_into(&ColumnType::map(Text, list(Json))));
+        assert!(UInt32.grows_into(&Digits) && list(UInt32).grows_into(&list(Int128)));
+        for (old, new) in [(list(UInt32), Json), (Digits, UInt32), (UInt64, Int64), (Text, Json)] {
+            assert!(!old.grows_into(&new), "{old:?} {new:?}");
+        }
     }
 
     #[test]

@@ -55,7 +55,9 @@ fn infer_map(map: &ScMap) -> Option<ColumnType> {
     keys_fit(map).then(|| ColumnType::map(keys, values))
 }
 
-/// Whether the keys can be those of a map in SQL: none is null, and no two are the same as text.
+/// Whether the keys can be those of a map in SQL: none is null, and no two are the same as text. Keys
+/// of one type that differ as text differ in SQL, and still do when the type becomes a wider one. Keys
+/// that are containers do not come here to count: see [`ColumnType::map`].
 fn keys_fit(map: &ScMap) -> bool {
     let mut seen = HashSet::with_capacity(map.len());
     map.iter().all(|entry| !is_null(&entry.key) && seen.insert(plain(&entry.key)))
@@ -64,6 +66,38 @@ fn keys_fit(map: &ScMap) -> bool {
 /// Whether a value is null in a column.
 pub fn is_null(value: &ScVal) -> bool {
     matches!(value, ScVal::Void | ScVal::Vec(None) | ScVal::Map(None))
+}
+
+/// How many cells a value fills with null: fields of structs that are not there. They take room in a
+/// column, and none in what was emitted. Nothing is counted beyond `most`.
+pub fn absent(kind: &ColumnType, value: &ScVal, most: usize) -> usize {
+    match (kind, value) {
+        (ColumnType::Struct(_), value) if is_null(value) => kind.width(),
+        (ColumnType::Struct(fields), ScVal::Map(Some(map))) => {
+            let find = |field: &Field| map.iter().find(|entry| is_named(entry, &field.name));
+            let there = fields.iter().filter_map(|field| Some((&field.kind, &find(field)?.val)));
+            let missing = fields.iter().filter(|field| find(field).is_none());
+            absent_of(there, most) + missing.map(|field| field.kind.width()).sum::<usize>()
+        }
+        (ColumnType::List(of), ScVal::Vec(Some(items))) => {
+            absent_of(items.iter().map(|item| (&**of, item)), most)
+        }
+        (ColumnType::Map(_, of), ScVal::Map(Some(map))) => {
+            absent_of(map.iter().map(|entry| (&**of, &entry.val)), most)
+        }
+        _ => 0,
+    }
+}
+
+fn absent_of<'a>(parts: impl Iterator<Item = (&'a ColumnType, &'a ScVal)>, most: usize) -> usize {
+    let mut sum = 0;
+    for (kind, value) in parts {
+        if sum >= most {
+            break;
+        }
+        sum += absent(kind, value, most - sum);
+    }
+    sum
 }
 
 /// How many containers there are around the innermost value.
@@ -227,7 +261,7 @@ fn kind_of(value: &ScVal) -> String {
 }
 
 /// A value as plain text: digits, characters, a strkey; the tagged form of anything else. Two values
-/// that are the same in a column are the same here.
+/// that are the same in a column of a scalar type are the same here.
 pub fn plain(value: &ScVal) -> String {
     match value {
         ScVal::U32(number) => number.to_string(),

@@ -44,6 +44,8 @@ mod replay;
 mod service;
 mod service_bodies;
 mod service_core;
+mod service_histories;
+mod service_tenants;
 mod service_upstream;
 mod state;
 mod state_damage;

@@ -199,7 +199,7 @@ fn structs_that_could_be_no_tables_are_refused_with_a_reason() {
 }
 
 /// A contract with the functions of `raw`, which does nothing.
-fn silent() -> Vec<u8> {
+pub fn silent() -> Vec<u8> {
     module(
         r#"(memory (export "memory") 1)
            (func (export "emit") (param i64 i64) (result i64) (i64.const 2))

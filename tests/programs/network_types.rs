@@ -393,14 +393,13 @@ fn lists_and_maps_come_out_as_they_went_in() {
             "by_address": { who.clone(): [1, u64::MAX.to_string()] },
         })]
     );
-    // A key that is a struct is its text; SQL has it as a struct.
-    let by_place = "select map_keys(by_place)[1].y y, by_place from types_collections";
+    // SQL cannot tell all keys apart that are structs, so such a map is kept in the tagged form.
+    let by_place = "select by_place from types_collections";
     let row = &owner.query(by_place)[0];
-    assert_eq!(row["y"], 2);
-    let entries = row["by_place"].as_object().unwrap();
-    assert_eq!(entries.len(), 1);
-    let (key, value) = entries.iter().next().unwrap();
-    assert!(key.contains("label") && *value == true, "{entries:?}");
+    let entries = row["by_place"]["map"].as_array().unwrap();
+    assert_eq!(entries.len(), 1, "{row}");
+    assert_eq!(entries[0]["val"], json!({ "bool": true }));
+    assert_eq!(entries[0]["key"]["map"][0]["key"], json!({ "symbol": "label" }), "{row}");
     let deep = "select large[1] l, by_name['most'] m, nested[3][2] n from types_collections";
     let most = i128::MAX.to_string();
     assert_eq!(owner.query(deep), [json!({ "l": most, "m": most, "n": 3 })]);

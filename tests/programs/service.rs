@@ -254,6 +254,9 @@ fn tables_can_be_asked_as_soon_as_the_deploy_is_answered() {
         wanted["public"] = json!(number % 2 == 1);
         ana.post("deploy", &wanted);
         let readers = if number % 2 == 1 { &[&ana, &bob][..] } else { &[&ana] };
+        if number % 2 == 1 {
+            bob.post("subscribe", &json!({ "project": project }));
+        }
         for reader in readers {
             assert!(reader.query(&format!("select * from {project}_batch_done")).is_empty());
         }
@@ -302,16 +305,17 @@ fn tables_that_cannot_be_used_are_their_owners_trouble_alone() {
     };
     let (status, told) = ana.ask("POST", "query", Some(&json!({ "query": "select 1" })));
     assert_eq!(status, 503, "{told}");
-    ana.wait("it is reported", |_| tables()["status"] == "down");
+    ana.wait("it is reported", |_| tables()["detail"].is_string());
     let reported = tables();
-    let reason = reported["reason"].as_str().unwrap();
+    assert_eq!(reported["status"], "up", "it is one owner's trouble");
+    let reason = reported["detail"].as_str().unwrap();
     assert!(reason.starts_with("rows of 1 of 2 owners"), "{reported}");
     for text in [told.to_string(), reported.to_string()] {
         assert!(!text.contains(scene.path().to_str().unwrap()), "it tells where files are: {text}");
     }
     std::fs::remove_file(&anas).unwrap();
     assert_rows(&ana, &recorded, 1);
-    ana.wait("all is well", |_| tables()["status"] == "up");
+    ana.wait("all is well", |_| tables()["detail"].is_null());
 }
 
 #[test]
@@ -429,7 +433,7 @@ fn owners_cannot_reach_what_is_anothers() {
 }
 
 #[test]
-fn a_public_program_is_read_by_all_and_changed_by_its_owner() {
+fn a_public_program_is_read_by_subscribers_and_changed_by_its_owner() {
     let Some(recorded) = Recorded::find() else { return };
     let scene = Scene::new();
     let service = Service::start(scene.path());
@@ -439,6 +443,7 @@ fn a_public_program_is_read_by_all_and_changed_by_its_owner() {
     ana.post("deploy", &body);
     scene.import(&recorded.ledgers());
     assert_rows(&ana, &recorded, 1);
+    bob.post("subscribe", &json!({ "project": "vault" }));
     assert_rows(&bob, &recorded, 1);
     assert_eq!(bob.get("list"), json!([]));
     assert_eq!(bob.get("tables").as_array().unwrap().len(), 2);

@@ -18,9 +18,9 @@ fn i256(number: i64) -> ScVal {
 
 /// Values that a column gets one after the other, each in a run of its own; then its type and what it
 /// shows, or the sentence of the run that fails.
-struct Case {
-    name: &'static str,
-    values: Vec<ScVal>,
+pub struct Case {
+    pub name: &'static str,
+    pub values: Vec<ScVal>,
     after: Result<(&'static str, Value), &'static str>,
 }
 
@@ -40,7 +40,7 @@ fn tagged_pair() -> Value {
     json!({"vec": [{"symbol": "Some"}, {"u64": "1"}]})
 }
 
-fn changes() -> Vec<Case> {
+pub fn changes() -> Vec<Case> {
     let (huge, all) = (i128::MIN.to_string(), u128::MAX.to_string());
     let int = |number| ScVal::I32(number);
     vec![
@@ -105,6 +105,57 @@ fn changes() -> Vec<Case> {
                 json!([{"map": []}, {"map": [
                     {"key": {"symbol": "a"}, "val": {"i32": 1}},
                     {"key": {"symbol": "b"}, "val": {"symbol": "c"}},
+                ]}]),
+            )),
+        ),
+        case(
+            "empty list to anything, inside a list",
+            [list([list([]), ScVal::Void]), list([list([ScVal::Void])]), list([pair()])],
+            Ok(("JSON[]", json!([[{"vec": []}, null], [{"vec": ["void"]}], [tagged_pair()]]))),
+        ),
+        case(
+            "empty map to anything, inside a map",
+            [
+                map([(symbol("k"), map([]))]),
+                map([(symbol("k"), map([(symbol("a"), int(1)), (symbol("b"), symbol("c"))]))]),
+            ],
+            Ok((
+                "MAP(VARCHAR, JSON)",
+                json!([{"k": {"map": []}}, {"k": {"map": [
+                    {"key": {"symbol": "a"}, "val": {"i32": 1}},
+                    {"key": {"symbol": "b"}, "val": {"symbol": "c"}},
+                ]}}]),
+            )),
+        ),
+        case(
+            "list of nothing to anything",
+            [list([ScVal::Void, ScVal::Void]), pair()],
+            Ok(("JSON", json!([{"vec": ["void", "void"]}, tagged_pair()]))),
+        ),
+        case(
+            "empty lists in lists widen",
+            [list([list([])]), list([list([ScVal::U32(1)])]), list([list([i128(-1)])])],
+            Ok(("HUGEINT[][]", json!([[[]], [[1]], [[-1]]]))),
+        ),
+        case(
+            "keys that are lists",
+            [map([(list([ScVal::U32(1)]), i128(1)), (list([ScVal::U64(1)]), i128(2))])],
+            Ok((
+                "JSON",
+                json!([{"map": [
+                    {"key": {"vec": [{"u32": 1}]}, "val": {"i128": "1"}},
+                    {"key": {"vec": [{"u64": "1"}]}, "val": {"i128": "2"}},
+                ]}]),
+            )),
+        ),
+        case(
+            "empty map to keys that are lists",
+            [map([]), map([(list([symbol("a")]), int(1)), (list([string("a")]), int(2))])],
+            Ok((
+                "JSON",
+                json!([{"map": []}, {"map": [
+                    {"key": {"vec": [{"string": "a"}]}, "val": {"i32": 2}},
+                    {"key": {"vec": [{"symbol": "a"}]}, "val": {"i32": 1}},
                 ]}]),
             )),
         ),
@@ -240,6 +291,112 @@ fn a_file_that_grew_step_by_step_is_the_same_as_one_made_at_once() {
         program.feed(&world.tables, &at_once, 1_000);
     }
     assert_eq!(world.tables.digest(&stepwise).unwrap(), world.tables.digest(&at_once).unwrap());
+}
+
+#[test]
+fn every_project_is_a_schema_and_those_of_like_names_are_told_apart() {
+    let (world, owner) = (World::new(), owner("alice"));
+    // `a` + `b_c` and `a_b` + `c` are one name with `_` between.
+    let mut programs = Vec::new();
+    let projects = [("a", "b_c"), ("a_b", "c"), ("A-1", "main"), ("main", "t"), ("tables", "t")];
+    let more = ["orrery", "Retroshade", "system", "temp", "memory", "information_schema"];
+    let more = more.iter().map(|project| (*project, "t"));
+    for (id, (project, target)) in (1..).zip(projects.into_iter().chain(more)) {
+        let mut program = Program::new(id, project);
+        program.run(vec![emit(target, [("n", ScVal::U32(id))])]).unwrap();
+        program.feed(&world.tables, &owner, 1);
+        programs.push(program);
+    }
+    for (sql, n) in [
+        ("SELECT n FROM a.b_c", 1),
+        ("SELECT n FROM A_b.C", 2),
+        ("SELECT n FROM retroshade.a_b_c", 1),
+        ("SELECT x.n FROM \"a-1\".main x", 3),
+        ("SELECT n FROM main_t", 4),
+        ("SELECT n FROM tables_t", 5),
+        ("SELECT n FROM orrery_t", 6),
+        ("SELECT n FROM retroshade_t", 7),
+        ("SELECT a.b_c.n FROM a.b_c", 1),
+    ] {
+        assert_eq!(world.rows(&owner, sql), json!([{"n": n}]), "{sql}");
+    }
+    let described = world.rows(&owner, "DESCRIBE a.b_c");
+    assert_eq!(described[5]["column_name"], "n", "{described}");
+    for sql in [
+        "FROM main.t",
+        "FROM orrery.programs",
+        "FROM orrery.t",
+        "FROM system.t",
+        "FROM tables.t",
+        "FROM pg_catalog.pg_class",
+        "FROM information_schema.t",
+        "FROM a.nothing",
+        "FROM b.c",
+    ] {
+        let refused = world.try_rows(&owner, sql).unwrap_err().to_string();
+        assert!(refused.contains("is not one of yours"), "{sql}: {refused}");
+    }
+    // A schema goes with its project, and a project with the same name may come.
+    let gone = vec![orrery::tables::Change::Drop { program: programs[0].id }];
+    world.tables.apply(&owner, gone).unwrap();
+    assert!(world.try_rows(&owner, "FROM a.b_c").is_err());
+    assert_eq!(world.rows(&owner, "SELECT n FROM a_b_c"), json!([{"n": 2}]));
+    let mut again = Program::new(20, "A");
+    again.run(vec![emit("d", [("n", ScVal::U32(20))])]).unwrap();
+    again.feed(&world.tables, &owner, 1);
+    assert_eq!(world.rows(&owner, "SELECT n FROM a.d"), json!([{"n": 20}]));
+}
+
+#[test]
+fn views_of_a_program_stay_when_another_one_changes() {
+    // Without the wall of SQL, what DuckDB knows of views can be asked.
+    let world = World::with(|settings| settings.walls.sql = false);
+    let owner = owner("alice");
+    let mut one = Program::new(1, "one");
+    one.run(vec![emit("t", [("n", ScVal::U32(1))])]).unwrap();
+    one.feed(&world.tables, &owner, 1);
+    let views = |project: &str| {
+        let sql = format!(
+            "SELECT view_oid FROM duckdb_views() WHERE view_name = '{project}_t'
+             OR schema_name = '{project}' ORDER BY view_oid"
+        );
+        let found = world.rows(&owner, &sql);
+        assert_eq!(found.as_array().unwrap().len(), 2, "{found}");
+        found
+    };
+    let before = views("one");
+    let mut other = Program::new(2, "other");
+    other.run(vec![emit("t", [("n", ScVal::U32(1))])]).unwrap();
+    other.feed(&world.tables, &owner, 1);
+    let others = views("other");
+    other.run(vec![emit("t", [("n", i128(1)), ("more", symbol("x"))])]).unwrap();
+    other.feed(&world.tables, &owner, 1);
+    assert_eq!(views("one"), before);
+    assert_ne!(views("other"), others, "it shows the new column");
+    let rows = world.rows(&owner, "SELECT n, more FROM other.t");
+    assert_eq!(rows, json!([{"n": 1, "more": null}, {"n": 1, "more": "x"}]));
+}
+
+#[test]
+fn tables_that_cannot_become_what_they_are_to_be_are_begun_anew() {
+    let (world, owner) = (World::new(), owner("alice"));
+    let (mut program, mut neighbour) = (Program::new(1, "p"), Program::new(2, "q"));
+    for number in 0..3 {
+        program.run(vec![emit("t", [("v", ScVal::U32(number))])]).unwrap();
+        neighbour.run(vec![emit("t", [("v", ScVal::U32(number))])]).unwrap();
+    }
+    program.feed(&world.tables, &owner, 10);
+    neighbour.feed(&world.tables, &owner, 10);
+    // The same program as another version of the service would have it.
+    let mut other = Program::new(1, "p");
+    other.run(vec![emit("t", [("v", list([symbol("Some"), ScVal::U32(1)]))])]).unwrap();
+    world.tables.apply(&owner, vec![other.definition()]).unwrap();
+    let watermarks = world.tables.watermarks(&owner).unwrap();
+    assert_eq!(watermarks.into_iter().collect::<Vec<_>>(), [(program.id, 0), (neighbour.id, 3)]);
+    world.tables.apply(&owner, vec![other.between(0, 1)]).unwrap();
+    let tagged = json!([{"v": {"vec": [{"symbol": "Some"}, {"u32": 1}]}}]);
+    assert_eq!(world.rows(&owner, "SELECT v FROM p.t"), tagged);
+    assert_eq!(world.rows(&owner, "SELECT count(*) AS n FROM q.t"), json!([{"n": 3}]));
 }
 
 #[test]

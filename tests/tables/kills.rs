@@ -14,7 +14,8 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use stellar_xdr::ScVal;
 
-use super::support::{Program, World, emit, i128, list, owner, string};
+use super::evolution;
+use super::support::{Program, World, emit, i128, list, owner, string, wait_for};
 use crate::common::signal::{self, Signal};
 use crate::common::size;
 
@@ -164,4 +165,40 @@ fn a_worker_ends_with_its_parent_and_another_gets_its_file() {
     assert_eq!(world.tables.watermarks(&alice).unwrap()[&program.id], 9);
     assert_ne!(world.tables.process(&alice), Some(process));
     assert!(!std::path::Path::new(&format!("/proc/{process}")).exists());
+}
+
+#[test]
+fn a_file_is_opened_again_after_a_kill_whatever_was_altered() {
+    let (world, alice, calm) = (World::new(), owner("alice"), owner("calm"));
+    let cases = evolution::changes();
+    let mut programs: Vec<Program> =
+        (1..).zip(&cases).map(|(id, _)| Program::new(id, &format!("p{id}"))).collect();
+    let steps = cases.iter().map(|case| case.values.len()).max().unwrap();
+    for step in 0..steps {
+        let mut changes = Vec::new();
+        for (case, program) in cases.iter().zip(&mut programs) {
+            let before = program.end();
+            if let Some(value) = case.values.get(step) {
+                // Some runs fail, and change nothing.
+                let _ = program.run(vec![emit("t", [("v", value.clone())])]);
+            }
+            changes.push(program.definition());
+            changes.push(program.between(before, program.end()));
+        }
+        world.tables.apply(&alice, changes).unwrap();
+        world.tables.set_complete(&alice).unwrap();
+        let process = world.tables.process(&alice).unwrap();
+        assert!(signal::send(process, Signal::KILL));
+        wait_for("it is gone", || world.tables.process(&alice).is_none());
+        let watermarks = world.tables.watermarks(&alice).unwrap();
+        for (case, program) in cases.iter().zip(&programs) {
+            assert_eq!(watermarks[&program.id], program.end(), "{}, step {step}", case.name);
+        }
+        assert!(!world.tables.is_incomplete(&alice), "the file is the one that there was");
+    }
+    for program in &programs {
+        program.feed(&world.tables, &calm, 1_000);
+    }
+    let digests = [&alice, &calm].map(|owner| world.tables.digest(owner).unwrap());
+    assert_eq!(digests[0], digests[1]);
 }

@@ -41,6 +41,11 @@ pub(super) fn append(call: &Call<'_>) -> Result<(ProgramId, Vec<ContractId>), Ap
     Ok((ProgramId(body.required("program_id", Members::whole)?), contracts(&body)?))
 }
 
+/// `{project}`.
+pub(super) fn project(call: &Call<'_>) -> Result<String, ApiError> {
+    Members::of_json(call, &["project"])?.required("project", Members::text)
+}
+
 /// `{from, to}`.
 pub(super) fn backfill(call: &Call<'_>) -> Result<LedgerRange, ApiError> {
     let body = Members::of_json(call, &["from", "to"])?;

@@ -43,10 +43,13 @@ const SMALL: Verb = Verb::Post { largest: super::LARGEST_BODY };
 const LARGE: Verb = Verb::Post { largest: LARGEST_DEPLOY };
 
 /// Routes of this area. Literal paths come before those with a number in their place.
-pub(super) const ROUTES: [Route; 15] = [
+pub(super) const ROUTES: [Route; 17] = [
     route(LARGE, "/rest/retroshade/deploy", Scope::Deploy, deploy),
     route(LARGE, "/rest/retroshade/try", Scope::Deploy, try_out),
     route(SMALL, "/rest/retroshade/append-contracts", Scope::Deploy, append),
+    // A subscription takes room of the owner's: who may only read may not decide on that.
+    route(SMALL, "/rest/retroshade/subscribe", Scope::Deploy, subscribe),
+    route(SMALL, "/rest/retroshade/unsubscribe", Scope::Deploy, unsubscribe),
     route(SMALL, "/rest/retroshade/query", Scope::Read, query),
     read("/rest/retroshade/tables", tables),
     read("/rest/retroshade/list", list),
@@ -86,8 +89,17 @@ fn query(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
 
 fn tables(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let tables = programs(deps)?.tables(call.owner()?);
-    let entry = |(name, project): &(String, String)| json!({ "table_name": name, "project_name_plain": project });
-    answer(&tables.iter().map(entry).collect::<Vec<_>>())
+    answer(&tables.iter().map(records::TableRecord::from).collect::<Vec<_>>())
+}
+
+fn subscribe(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let manifest = programs(deps)?.subscribe(call.owner()?, &body::project(call)?)?;
+    answer(&Subscribed { project: &manifest.project_name, tables: manifest.table_names() })
+}
+
+fn unsubscribe(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let manifest = programs(deps)?.unsubscribe(call.owner()?, &body::project(call)?)?;
+    answer(&json!({ "unsubscribed": manifest.project_name }))
 }
 
 fn list(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
@@ -174,6 +186,13 @@ impl<'a> Listed<'a> {
             tables: manifest.table_names(),
         }
     }
+}
+
+/// What a subscription answers.
+#[derive(Serialize)]
+struct Subscribed<'a> {
+    project: &'a str,
+    tables: Vec<String>,
 }
 
 /// What a deploy answers.

@@ -7,7 +7,7 @@ use time::macros::format_description;
 
 use crate::domain::ProgramId;
 use crate::programs::records::{Execution, LedgerStats, Likeness, RunSource, RunStatus};
-use crate::programs::{ProgramStatus, Tried, TriedRun, TriedTransaction};
+use crate::programs::{ProgramStatus, ReadTable, Tried, TriedRun, TriedTransaction};
 
 /// ISO 8601 in UTC, with three digits after the second whatever they are: such texts sort as times do.
 const ISO_8601: &[BorrowedFormatItem<'_>] =
@@ -54,6 +54,27 @@ impl From<ProgramStatus> for Status {
             row_bytes: status.row_bytes,
             runs_waiting: status.runs_waiting,
             runs_given_up: status.runs_given_up,
+        }
+    }
+}
+
+/// Item of `GET /retroshade/tables`. Fields after the second are additive.
+#[derive(Serialize)]
+pub(super) struct TableRecord<'a> {
+    table_name: &'a str,
+    project_name_plain: &'a str,
+    own: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<&'a str>,
+}
+
+impl<'a> From<&'a ReadTable> for TableRecord<'a> {
+    fn from(table: &'a ReadTable) -> Self {
+        Self {
+            table_name: &table.name,
+            project_name_plain: &table.project,
+            own: table.own,
+            problem: table.problem,
         }
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::domain::ContractId;
 use crate::tables::types::ColumnType;
 
-const LIMITS: SchemaLimits = SchemaLimits { tables: 100, columns: 100, depth: 8 };
+const LIMITS: SchemaLimits = SchemaLimits { tables: 100, columns: 100, depth: 8, absent: 10_000 };
 
 fn structure(name: &str, fields: &[(&str, ScSpecTypeDef)]) -> ScSpecEntry {
     let field = |(name, kind): &(&str, ScSpecTypeDef)| ScSpecUdtStructFieldV0 {

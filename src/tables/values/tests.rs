@@ -119,3 +119,29 @@ fn depth_counts_what_is_around_a_value() {
     assert_eq!(depth(&list([])), 1);
     assert_eq!(depth(&list([map([(symbol("a"), list([]))])])), 3);
 }
+
+#[test]
+fn fields_of_structs_that_are_left_out_are_counted() {
+    let field = |name: &str, kind| Field { name: name.to_owned(), kind };
+    let inner =
+        ColumnType::Struct(vec![field("a", ColumnType::UInt32), field("b", ColumnType::Text)]);
+    let outer = ColumnType::Struct(vec![field("in", inner), field("n", ColumnType::UInt32)]);
+    let kind = ColumnType::list(outer);
+    let whole = map([
+        (symbol("in"), map([(symbol("a"), ScVal::U32(1)), (symbol("b"), symbol("x"))])),
+        (symbol("n"), ScVal::Void),
+    ]);
+    let part = map([(symbol("in"), map([(symbol("a"), ScVal::U32(1))]))]);
+    for (items, left_out) in [
+        (vec![whole.clone()], 0),
+        (vec![map([])], 3),
+        (vec![ScVal::Void, whole], 3),
+        (vec![part], 2),
+    ] {
+        let value = list(items);
+        assert_eq!(absent(&kind, &value, 1_000), left_out, "{value:?}");
+    }
+    // A small value may stand for very many cells; they are not all counted.
+    let many = list(vec![map([]); 50_000]);
+    assert!((1_000..1_010).contains(&absent(&kind, &many, 1_000)));
+}

@@ -8,11 +8,12 @@ use arrow::ipc::reader::StreamReader;
 use duckdb::{Connection, params};
 use parking_lot::RwLock;
 
-use super::database::{OWN_SCHEMA, other};
+use super::conversion::conversion;
+use super::database::{OWN_SCHEMA, other, refused};
+use super::views::{self, Views, all_names};
 use crate::domain::ProgramId;
 use crate::tables::names::{self, quoted};
 use crate::tables::schema::TableSchema;
-use crate::tables::types::ColumnType;
 use crate::tables::wire::{Definition, Failure};
 
 /// Makes one change after the other.
@@ -22,6 +23,8 @@ pub struct Changer<'a> {
     programs: Arc<BTreeMap<ProgramId, Definition>>,
     /// The names of tables and views among it.
     names: Names,
+    /// The views that are committed.
+    views: Views,
     change: Option<Change>,
 }
 
@@ -31,7 +34,10 @@ pub type Names = Arc<RwLock<BTreeSet<String>>>;
 /// A change that has begun.
 struct Change {
     programs: Arc<BTreeMap<ProgramId, Definition>>,
-    views_changed: bool,
+    /// The views that there are at this point of the transaction.
+    views: Views,
+    /// Whether there are to be others at its end.
+    views_change: bool,
     /// Why it cannot be made; what follows is not looked at.
     failed: Option<Failure>,
 }
@@ -42,15 +48,42 @@ impl<'a> Changer<'a> {
         let programs = programs.into_iter().map(|it| (it.program, it));
         let programs = Arc::new(programs.collect());
         *names.write() = all_names(&programs);
-        Self { connection, programs, names, change: None }
+        let mut changer = Self { connection, programs, names, views: Views::new(), change: None };
+        if let Err(failure) = changer.settle_views() {
+            // The parent logs it; the next change makes the views, or says what is wrong.
+            eprintln!("the views of tables are not what they should be: {failure:?}");
+        }
+        changer
+    }
+
+    /// Makes the views of a file that another version of this program has written.
+    fn settle_views(&mut self) -> Result<(), Failure> {
+        let wanted = views::wanted(&self.programs);
+        self.views = views::existing(self.connection, &wanted)?;
+        if self.views == wanted {
+            return Ok(());
+        }
+        run(self.connection, "BEGIN TRANSACTION")?;
+        let mut views = self.views.clone();
+        let settled = views::settle(self.connection, &mut views, &wanted);
+        match settled.and_then(|()| run(self.connection, "COMMIT")) {
+            Ok(()) => {
+                self.views = views;
+                Ok(())
+            }
+            Err(failure) => {
+                self.roll_back();
+                Err(failure)
+            }
+        }
     }
 
     /// Begins a change; one that was not ended is forgotten.
     pub fn begin(&mut self) {
         self.abort();
         let failed = self.connection.execute_batch("BEGIN TRANSACTION").err().map(other);
-        let programs = Arc::clone(&self.programs);
-        self.change = Some(Change { programs, views_changed: false, failed });
+        let (programs, views) = (Arc::clone(&self.programs), self.views.clone());
+        self.change = Some(Change { programs, views, views_change: false, failed });
     }
 
     /// Creates or alters the tables of a program.
@@ -61,8 +94,13 @@ impl<'a> Changer<'a> {
             for table in definition.schema.tables() {
                 let old = known.and_then(|known| find(known, &table.target));
                 match old {
-                    None => create(connection, definition.program, table)?,
-                    Some(old) => alter(connection, definition.program, old, table)?,
+                    None => {
+                        create(connection, &mut change.views, definition.program, table)?;
+                    }
+                    Some(old) if old == table => {}
+                    Some(old) => {
+                        alter(connection, &mut change.views, definition.program, old, table)?;
+                    }
                 }
             }
             let schema = serde_json::to_string(&definition.schema)
@@ -75,7 +113,7 @@ impl<'a> Changer<'a> {
                 let insert = format!("INSERT INTO {OWN_SCHEMA}.watermarks VALUES (?, 0)");
                 connection.execute(&insert, params![program.0]).map_err(other)?;
             }
-            change.views_changed = true;
+            change.views_change = true;
             Arc::make_mut(&mut change.programs).insert(definition.program, definition);
             Ok(())
         });
@@ -89,11 +127,11 @@ impl<'a> Changer<'a> {
                 Failure::Unavailable(format!("rows cannot be read: {error}"))
             };
             let batches = StreamReader::try_new(body, None).map_err(unreadable)?;
-            let mut appender = connection.appender_to_db(table, names::SCHEMA).map_err(other)?;
+            let mut appender = connection.appender_to_db(table, names::SCHEMA).map_err(refused)?;
             for batch in batches {
-                appender.append_record_batch(batch.map_err(unreadable)?).map_err(other)?;
+                appender.append_record_batch(batch.map_err(unreadable)?).map_err(refused)?;
             }
-            appender.flush().map_err(other)
+            appender.flush().map_err(refused)
         });
     }
 
@@ -103,14 +141,15 @@ impl<'a> Changer<'a> {
         self.step(|change| {
             let programs = Arc::make_mut(&mut change.programs);
             let Some(definition) = programs.remove(&program) else { return Ok(()) };
-            drop_views(connection)?;
             for table in definition.schema.tables() {
-                let table = quoted(&names::table(program, &table.target));
+                let table = names::table(program, &table.target);
+                views::drop_those(connection, &mut change.views, |view| view.shows(&table))?;
+                let table = quoted(&table);
                 run(connection, &format!("DROP TABLE {}.{table}", names::SCHEMA))?;
             }
             delete(connection, "programs", program)?;
             delete(connection, "watermarks", program)?;
-            change.views_changed = true;
+            change.views_change = true;
             Ok(())
         });
     }
@@ -126,9 +165,9 @@ impl<'a> Changer<'a> {
     ) -> Result<(), Failure> {
         let connection = self.connection;
         self.step(|change| {
-            if change.views_changed {
-                drop_views(connection)?;
-                create_views(connection, &change.programs)?;
+            if change.views_change {
+                let wanted = views::wanted(&change.programs);
+                views::settle(connection, &mut change.views, &wanted)?;
             }
             let update = format!("UPDATE {OWN_SCHEMA}.watermarks SET number = ? WHERE program = ?");
             for (program, number) in watermarks {
@@ -143,9 +182,10 @@ impl<'a> Changer<'a> {
         };
         match change.failed {
             None => {
-                if change.views_changed {
+                if change.views_change {
                     *self.names.write() = all_names(&change.programs);
                 }
+                self.views = change.views;
                 self.programs = change.programs;
                 Ok(())
             }
@@ -182,7 +222,7 @@ fn find<'a>(definition: &'a Definition, target: &str) -> Option<&'a TableSchema>
 }
 
 fn run(connection: &Connection, sql: &str) -> Result<(), Failure> {
-    connection.execute_batch(sql).map_err(other)
+    connection.execute_batch(sql).map_err(refused)
 }
 
 fn delete(connection: &Connection, table: &str, program: ProgramId) -> Result<(), Failure> {
@@ -194,9 +234,15 @@ fn full_name(program: ProgramId, table: &TableSchema) -> String {
     format!("{}.{}", names::SCHEMA, quoted(&names::table(program, &table.target)))
 }
 
-fn create(connection: &Connection, program: ProgramId, table: &TableSchema) -> Result<(), Failure> {
+fn create(
+    connection: &Connection,
+    views: &mut Views,
+    program: ProgramId,
+    table: &TableSchema,
+) -> Result<(), Failure> {
     // A view may have its name, and goes after tables.
-    drop_views(connection)?;
+    let name = names::table(program, &table.target);
+    views::drop_those(connection, views, |view| view.has_name_of(&name))?;
     let injected = names::INJECTED.iter().map(|(name, kind)| format!("{} {kind}", quoted(name)));
     let own = table.columns.iter().map(|it| format!("{} {}", quoted(&it.name), it.kind));
     let columns: Vec<String> = injected.chain(own).collect();
@@ -205,15 +251,14 @@ fn create(connection: &Connection, program: ProgramId, table: &TableSchema) -> R
 
 fn alter(
     connection: &Connection,
+    views: &mut Views,
     program: ProgramId,
     old: &TableSchema,
     new: &TableSchema,
 ) -> Result<(), Failure> {
-    if old == new {
-        return Ok(());
-    }
-    // A view that was made for other columns no longer opens, and views are made anew with the commit.
-    drop_views(connection)?;
+    // A view that was made for other columns no longer opens; it is made anew with the commit.
+    let table = names::table(program, &new.target);
+    views::drop_those(connection, views, |view| view.shows(&table))?;
     let name = full_name(program, new);
     for column in &new.columns {
         let known = old.columns.iter().find(|known| known.name == column.name);
@@ -237,69 +282,4 @@ fn alter(
         }
     }
     Ok(())
-}
-
-/// An expression that turns the values of a column into those of its new type, none of them changed.
-fn conversion(old: &ColumnType, new: &ColumnType, column: &str) -> String {
-    let empty = match (old, new) {
-        (ColumnType::Unknown, new) => return format!("CAST(NULL AS {new})"),
-        (ColumnType::List(_), ColumnType::Json) => r#"{"vec":[]}"#,
-        (ColumnType::Map(..), ColumnType::Json) => r#"{"map":[]}"#,
-        (_, new) => return format!("CAST({column} AS {new})"),
-    };
-    format!("CAST(CASE WHEN {column} IS NULL THEN NULL ELSE '{empty}' END AS JSON)")
-}
-
-fn drop_views(connection: &Connection) -> Result<(), Failure> {
-    let views = "SELECT view_name FROM duckdb_views() WHERE NOT internal AND schema_name = ?";
-    let mut statement = connection.prepare(views).map_err(other)?;
-    let names: Result<Vec<String>, _> =
-        statement.query_map([names::SCHEMA], |row| row.get(0)).and_then(|names| names.collect());
-    for name in names.map_err(other)? {
-        run(connection, &format!("DROP VIEW {}.{}", names::SCHEMA, quoted(&name)))?;
-    }
-    Ok(())
-}
-
-fn create_views(
-    connection: &Connection,
-    programs: &BTreeMap<ProgramId, Definition>,
-) -> Result<(), Failure> {
-    for (view, table) in views(programs) {
-        let (schema, view, table) = (names::SCHEMA, quoted(&view), quoted(&table));
-        run(connection, &format!("CREATE VIEW {schema}.{view} AS SELECT * FROM {schema}.{table}"))?;
-    }
-    Ok(())
-}
-
-/// The names of all tables and views, in lower case.
-fn all_names(programs: &BTreeMap<ProgramId, Definition>) -> BTreeSet<String> {
-    let views = views(programs).into_iter().map(|(view, _)| view);
-    views.chain(tables(programs)).map(|name| names::folded(&name)).collect()
-}
-
-fn tables(programs: &BTreeMap<ProgramId, Definition>) -> impl Iterator<Item = String> {
-    programs.values().flat_map(|definition| {
-        let tables = definition.schema.tables().iter();
-        tables.map(move |table| names::table(definition.program, &table.target))
-    })
-}
-
-/// A view for each table, called by the project, and the table. Where two have one name, the owner's own
-/// program goes before someone else's and the older before the newer, so that nobody's public program
-/// can take the place of what the owner asks for; tables go before all views.
-fn views(programs: &BTreeMap<ProgramId, Definition>) -> Vec<(String, String)> {
-    let mut taken: BTreeSet<String> = tables(programs).map(|table| names::folded(&table)).collect();
-    let own = programs.values().filter(|definition| definition.own);
-    let others = programs.values().filter(|definition| !definition.own);
-    let mut views = Vec::new();
-    for definition in own.chain(others) {
-        for table in definition.schema.tables() {
-            let view = names::view(&definition.project, &table.target);
-            if taken.insert(names::folded(&view)) {
-                views.push((view, names::table(definition.program, &table.target)));
-            }
-        }
-    }
-    views
 }

@@ -61,7 +61,13 @@ impl Database {
     /// Opens the file, or begins one.
     pub fn open(opening: &Opening) -> Result<(Self, Contents), Failure> {
         let settings = settings(opening);
-        let instance = Instance::open(&opening.file, &settings);
+        let instance = match Instance::open(&opening.file, &settings) {
+            Err(error) if waits_for_extension(&error.to_string()) => {
+                replay(&opening.file, &settings).map_err(opening_failed)?;
+                Instance::open(&opening.file, &settings)
+            }
+            opened => opened,
+        };
         let instance = instance.map_err(|error| opening_failed(error.to_string()))?;
         let changes = instance.connect().map_err(other)?;
         prepare(&changes)?;
@@ -111,6 +117,21 @@ fn settings(opening: &Opening) -> [(&'static str, String); 6] {
         ("preserve_insertion_order", "true".to_owned()),
         ("allow_unsigned_extensions", "false".to_owned()),
     ]
+}
+
+/// Whether the log holds a statement with functions that DuckDB loads only after it has opened its first
+/// database: after a worker was killed that had altered a column. The file is not damaged then.
+fn waits_for_extension(message: &str) -> bool {
+    message.contains("replaying WAL") && message.contains("extension")
+}
+
+/// Brings the log into the file, in a DuckDB that has loaded all functions before it opens the file.
+fn replay(file: &str, settings: &[(&str, String)]) -> Result<(), String> {
+    let memory = Instance::open(":memory:", settings).map_err(|error| error.to_string())?;
+    let connection = memory.connect().map_err(|error| error.to_string())?;
+    let file = file.replace('\'', "''");
+    let replayed = format!("ATTACH '{file}' AS replayed; CHECKPOINT replayed; DETACH replayed;");
+    connection.execute_batch(&replayed).map_err(|error| error.to_string())
 }
 
 fn prepare(connection: &Connection) -> Result<(), Failure> {
@@ -176,6 +197,24 @@ pub fn other(error: duckdb::Error) -> Failure {
     match is_damage(&message) {
         true => Failure::Damaged(message),
         false => Failure::Unavailable(message),
+    }
+}
+
+/// What an error of DuckDB about a change means: where neither the file, nor the machine, nor DuckDB
+/// itself has failed, it is the change that cannot be made.
+pub fn refused(error: duckdb::Error) -> Failure {
+    const OURS: [&str; 6] =
+        ["FATAL", "INTERNAL", "Fatal", "TransactionContext", "Out of Memory", "Interrupt"];
+    let failure = other(error);
+    match failure {
+        Failure::Unavailable(message)
+            if !OURS.iter().chain(&OUTSIDE).any(|word| message.contains(word))
+                && !message.contains("invalidated")
+                && !message.starts_with("IO Error") =>
+        {
+            Failure::Refused(message)
+        }
+        failure => failure,
     }
 }
 

@@ -19,9 +19,9 @@ pub fn digest(connection: &Connection) -> Result<String, Failure> {
             "SELECT table_name, column_name, data_type FROM duckdb_columns()
              WHERE schema_name = '{schema}' ORDER BY table_name, column_index"
         ),
-        format!(
-            "SELECT view_name FROM duckdb_views() WHERE schema_name = '{schema}' ORDER BY view_name"
-        ),
+        "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal
+         ORDER BY schema_name, view_name"
+            .to_owned(),
         format!("SELECT program, number FROM {OWN_SCHEMA}.watermarks ORDER BY program"),
     ];
     for sql in catalog {

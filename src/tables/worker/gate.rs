@@ -115,7 +115,8 @@ impl Gate {
             SYSTEM_SCHEMA => SYSTEM.contains(&table.as_str()),
             names::SCHEMA => true,
             "" => own.contains(&table) || !self.brought_along.contains(&table),
-            _ => false,
+            // The schemas of the owner's projects.
+            schema => own.contains(&format!("{schema}.{table}")),
         };
         match allowed {
             true => Ok(()),

@@ -5,11 +5,13 @@
 mod ask;
 mod ast;
 mod change;
+mod conversion;
 mod database;
 mod digest;
 mod gate;
 mod text;
 mod timer;
+mod views;
 
 use std::fs::File;
 use std::io::{self, ErrorKind};

@@ -1,0 +1,104 @@
+//! How the values of a column become those of a wider type: an expression of SQL that changes none of
+//! them, at any depth, so that a table that grew is the same as one that was filled at once.
+
+use crate::tables::names::quoted;
+use crate::tables::types::{ColumnType, Field};
+
+/// A list or map without a type, null inside one, and what an empty map is, in the tagged form.
+const VOID: &str = r#"'"void"'"#;
+const EMPTY_MAP: &str = r#"'{"map":[]}'"#;
+
+/// An expression for the values of `column`, which is quoted, in their new type. The old type
+/// [grows into](ColumnType::grows_into) the new one.
+pub fn conversion(old: &ColumnType, new: &ColumnType, column: &str) -> String {
+    format!("CAST({} AS {new})", converted(old, new, column, 0))
+}
+
+/// `depth` counts the lambdas around, whose parameters have different names.
+fn converted(old: &ColumnType, new: &ColumnType, value: &str, depth: usize) -> String {
+    if old == new {
+        return value.to_owned();
+    }
+    let item = format!("e{depth}");
+    match (old, new) {
+        (ColumnType::Unknown, new) => format!("CAST(NULL AS {new})"),
+        (old, ColumnType::Json) => {
+            let tagged = tagged(old, value, depth);
+            format!("CASE WHEN {value} IS NULL THEN NULL ELSE CAST({tagged} AS JSON) END")
+        }
+        (ColumnType::List(old), ColumnType::List(new)) if !is_cast(old, new) => {
+            let converted = converted(old, new, &item, depth + 1);
+            format!("list_transform({value}, lambda {item}: {converted})")
+        }
+        (ColumnType::Map(old_keys, old), ColumnType::Map(new_keys, new))
+            if !is_cast(old, new) || !is_cast(old_keys, new_keys) =>
+        {
+            let key = converted(old_keys, new_keys, &format!("{item}.key"), depth + 1);
+            let converted = converted(old, new, &format!("{item}.value"), depth + 1);
+            let pair = format!("struct_pack(k := {key}, v := {converted})");
+            let pairs = format!("list_transform(map_entries({value}), lambda {item}: {pair})");
+            format!("CASE WHEN {value} IS NULL THEN NULL ELSE map_from_entries({pairs}) END")
+        }
+        (ColumnType::Struct(old), ColumnType::Struct(new))
+            if old.iter().zip(new).any(|(old, new)| !is_cast(&old.kind, &new.kind)) =>
+        {
+            let field = |(at, (old, new)): (usize, (&_, &_))| field(at, old, new, value, depth);
+            let fields: Vec<String> = old.iter().zip(new).enumerate().map(field).collect();
+            let packed = format!("struct_pack({})", fields.join(", "));
+            format!("CASE WHEN {value} IS NULL THEN NULL ELSE {packed} END")
+        }
+        (_, new) => format!("CAST({value} AS {new})"),
+    }
+}
+
+fn field(at: usize, old: &Field, new: &Field, value: &str, depth: usize) -> String {
+    // By position, counted from 1: names in strings have rules of their own.
+    let part = format!("struct_extract_at({value}, {})", at + 1);
+    format!("{} := {}", quoted(&new.name), converted(&old.kind, &new.kind, &part, depth))
+}
+
+/// Whether DuckDB's own cast changes no value: one never meets what is empty on the way to JSON.
+fn is_cast(old: &ColumnType, new: &ColumnType) -> bool {
+    match (old, new) {
+        (old, new) if old == new => true,
+        (ColumnType::Unknown, _) | (_, ColumnType::Json) => false,
+        (ColumnType::List(old), ColumnType::List(new)) => is_cast(old, new),
+        (ColumnType::Map(old_keys, old), ColumnType::Map(new_keys, new)) => {
+            is_cast(old_keys, new_keys) && is_cast(old, new)
+        }
+        (ColumnType::Struct(old), ColumnType::Struct(new)) => {
+            old.iter().zip(new).all(|(old, new)| is_cast(&old.kind, &new.kind))
+        }
+        _ => true,
+    }
+}
+
+/// The tagged form of a value of which there is nothing but emptiness, as text that is never null.
+fn tagged(blank: &ColumnType, value: &str, depth: usize) -> String {
+    let whole = match blank {
+        ColumnType::List(of) => {
+            let item = format!("e{depth}");
+            let items = tagged(of, &item, depth + 1);
+            let items = format!("list_transform({value}, lambda {item}: {items})");
+            format!("'{{\"vec\":[' || coalesce(array_to_string({items}, ','), '') || ']}}'")
+        }
+        ColumnType::Map(..) => EMPTY_MAP.to_owned(),
+        _ => return VOID.to_owned(),
+    };
+    format!("CASE WHEN {value} IS NULL THEN {VOID} ELSE {whole} END")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_widens_is_cast() {
+        let list = ColumnType::list(ColumnType::UInt32);
+        let wider = ColumnType::list(ColumnType::Int128);
+        assert_eq!(
+            conversion(&list, &wider, "\"v\""),
+            "CAST(CAST(\"v\" AS HUGEINT[]) AS HUGEINT[])"
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! Emits that are made up, through the whole of the service: runs on new ledgers and by a backfill, tables
+//! of the owner and of a subscriber, workers killed in between. What was brought in step by step is what a
+//! rebuild makes of the same rows, cell by cell.
+//!
+//! Small: 6 steps of 5 calls; full: 60 of 20.
+
+use std::path::Path;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+
+use crate::common::binary::Service;
+use crate::common::size;
+use crate::network::{Chain, built, call, fields, symbol};
+use crate::network_growth::silent;
+use crate::service::{Owner, Scene};
+
+/// What the values are made with.
+mod support {
+    use stellar_xdr::{Int128Parts, ScString, ScVal, UInt128Parts};
+
+    pub use crate::network::{bytes, list, map, symbol};
+
+    pub fn string(text: impl AsRef<[u8]>) -> ScVal {
+        ScVal::String(ScString(text.as_ref().try_into().unwrap()))
+    }
+
+    pub fn i128(number: i128) -> ScVal {
+        ScVal::I128(Int128Parts { hi: (number >> 64) as i64, lo: number as u64 })
+    }
+
+    pub fn u128(number: u128) -> ScVal {
+        ScVal::U128(UInt128Parts { hi: (number >> 64) as u64, lo: number as u64 })
+    }
+}
+
+// Other tests use the rest.
+#[allow(dead_code)]
+#[path = "../tables/made.rs"]
+mod made;
+
+const FIELDS: [&str; 3] = ["a", "b", "c"];
+
+/// Kills the workers of a data directory.
+fn kill_workers(directory: &Path) -> usize {
+    let mut killed = 0;
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let is_its = std::fs::read_link(process.path().join("cwd"))
+            .is_ok_and(|at| at.starts_with(directory.join("tables")));
+        let id = process.file_name().into_string().unwrap_or_default();
+        if is_its && id.bytes().all(|digit| digit.is_ascii_digit()) {
+            let done = std::process::Command::new("kill").args(["-9", &id]).status();
+            killed += usize::from(done.is_ok_and(|status| status.success()));
+        }
+    }
+    killed
+}
+
+/// All cells and columns of a project's tables, but what identifies rows of one program.
+fn cells(owner: &Owner, project: &str) -> Value {
+    let mut all = Vec::new();
+    for target in ["t", "u"] {
+        let columns = owner.query(&format!("describe {project}.{target}"));
+        let names = columns.iter().map(|it| json!([it["column_name"], it["column_type"]]));
+        let names: Vec<Value> = names.collect();
+        let rows = owner.query(&format!(
+            "select * exclude (_service_event_id) from {project}.{target} order by _ledger, transaction"
+        ));
+        let mut rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
+        rows.sort();
+        all.push(json!({ "columns": names, "rows": rows }));
+    }
+    Value::Array(all)
+}
+
+/// How many rows there are by now; none while there is no table.
+fn count(owner: &Owner, project: &str) -> u64 {
+    let mut sum = 0;
+    for target in ["t", "u"] {
+        let query = json!({ "query": format!("select count(*) n from {project}.{target}") });
+        let (_, body) = owner.ask("POST", "query", Some(&query));
+        sum += body[0]["n"].as_u64().unwrap_or(0);
+    }
+    sum
+}
+
+fn written(owner: &Owner, id: u32) -> u64 {
+    let stats = owner.get(&format!("{id}/stats?limit=1000"));
+    stats.as_array().unwrap().iter().map(|it| it["rows_written"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn what_came_step_by_step_is_what_a_rebuild_makes() {
+    let mut random = ChaCha8Rng::seed_from_u64(7);
+    let mut chain = Chain::new();
+    let contract = chain.create_of(&silent(), Vec::new());
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let (ana, bob) = (scene.owner(&service, "ana"), scene.owner(&service, "bob"));
+    let deploy = |project: &str| {
+        json!({
+            "code": built("raw"), "project_name": project, "public": true,
+            "contracts": [contract.to_string()],
+        })
+    };
+    ana.post("deploy", &deploy("live"));
+    bob.post("subscribe", &json!({ "project": "live" }));
+    let templates: Vec<_> = (0..2 * FIELDS.len()).map(|_| made::template(&mut random, 3)).collect();
+    let (steps, calls) = (size::choose(6, 60), size::choose(5, 20));
+    for step in 0..steps {
+        for number in 0..calls {
+            let target = usize::from(number % 2 == 1);
+            let mut values = [0, 1, 2]
+                .map(|at| made::value(&mut random, &templates[target * FIELDS.len() + at]));
+            // The first run decides that there is a table.
+            if step == 0 && number < 2 {
+                values = [0, 1, 2].map(|_| stellar_xdr::ScVal::Void);
+            }
+            let [a, b, c] = values;
+            let row = fields([(FIELDS[0], a), (FIELDS[1], b), (FIELDS[2], c)]);
+            let arguments = vec![symbol(["t", "u"][target]), row];
+            // What the network does not take is no transaction of the contract's.
+            chain.close_whatever_comes(&[call(contract, "emit", arguments)]);
+        }
+        chain.import_into(&scene);
+        if step % 2 == 1 {
+            kill_workers(scene.path());
+        }
+    }
+    // The other program sees the same ledgers by a backfill.
+    bob.post("deploy", &deploy("late"));
+    bob.post("2/backfill", &json!({ "from": 0, "to": 4_000_000_000_u32 }));
+    bob.wait("the backfill ends", |it| it.get("2/backfill")["state"] == "done");
+    ana.wait("all is run", |it| it.get("1/status")["lag_ledgers"] == 0);
+    let rows = written(&ana, 1);
+    assert_eq!(rows, written(&bob, 2));
+    assert!(rows > 10, "{rows}");
+    let all_come = |owner: &Owner, project: &str| {
+        owner.wait(project, |it| count(it, project) == rows);
+        cells(owner, project)
+    };
+    let grown = all_come(&ana, "live");
+    assert_eq!(all_come(&bob, "live"), grown, "a subscriber reads the same");
+    assert_eq!(all_come(&bob, "late"), grown, "a backfill makes the same");
+    drop(service);
+    std::fs::remove_dir_all(scene.path().join("tables")).unwrap();
+    let service = Service::start(scene.path());
+    let (ana, bob) = (scene.owner(&service, "ana"), scene.owner(&service, "bob"));
+    for (owner, project) in [(&ana, "live"), (&bob, "live"), (&bob, "late")] {
+        assert_eq!(all_come(owner, project), grown, "{project} is the same after a rebuild");
+    }
+}
