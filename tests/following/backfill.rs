@@ -133,7 +133,7 @@ fn older_ledgers_come_beside_live_ones() {
     let health = service.until_stored(310);
     assert_eq!(health["oldest_ledger"], 2);
     let components = health["components"].as_object().unwrap();
-    assert_eq!(components.keys().collect::<Vec<_>>(), ["ingestion", "source"]);
+    assert_eq!(components.keys().collect::<Vec<_>>(), ["ingestion", "queries", "source"]);
     assert_eq!(ranges(at), json!([[2, 310]]));
     assert_eq!(everything(&service), reference(&chain, 2..=310));
     service.stop();
