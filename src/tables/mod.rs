@@ -46,6 +46,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The longest wait for anything that has no limit of its own.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
+/// Bytes of a refusal: DuckDB quotes the line that it is about.
+const LONGEST_SENTENCE: usize = 8 << 10;
+
 /// Where tables are kept, and by whom.
 #[derive(Debug, Clone)]
 pub struct TablesSettings {
@@ -412,8 +415,12 @@ fn ask(
     };
     match asked.next(limits.time + GRACE) {
         Ok((Reply::Answered, bytes)) => Ok(QueryAnswer { bytes, media_type: format.media_type() }),
-        Ok((Reply::Failed(Failure::Refused(message)), _)) => Err(QueryError::Refused(message)),
-        Ok((Reply::Failed(Failure::TooLarge(message)), _)) => Err(QueryError::TooLarge(message)),
+        Ok((Reply::Failed(Failure::Refused(message)), _)) => {
+            Err(QueryError::Refused(shortened(message)))
+        }
+        Ok((Reply::Failed(Failure::TooLarge(message)), _)) => {
+            Err(QueryError::TooLarge(shortened(message)))
+        }
         Ok((Reply::Failed(Failure::TimedOut), _)) => Err(timed_out()),
         Ok((reply, _)) => Err(unavailable(slot.failed(&worker, reply))),
         Err(NoReply::Late) => {
@@ -422,4 +429,14 @@ fn ask(
         }
         Err(NoReply::Gone) => Err(unavailable(slot.lost(&worker))),
     }
+}
+
+/// A sentence that a worker says, which may be broken, as far as a reader would read it.
+fn shortened(mut sentence: String) -> String {
+    if sentence.len() > LONGEST_SENTENCE {
+        let end = (0..=LONGEST_SENTENCE).rev().find(|end| sentence.is_char_boundary(*end));
+        sentence.truncate(end.unwrap_or(0));
+        sentence.push('…');
+    }
+    sentence
 }

@@ -6,39 +6,17 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::example::built;
+
 /// Bytes in front of a ledger in a stream.
 const MARK: u64 = 4;
 
-/// Built with the tests, but found only by asking for it.
-static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--locked", "--example", "stand_in_core", "--message-format", "json"]);
-    // What cargo tells a test would make another cargo build some libraries anew.
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("CARGO_") && !matches!(&*text, "CARGO_HOME" | "CARGO_TARGET_DIR") {
-            cargo.env_remove(name);
-        }
-    }
-    let tests = std::env::current_exe().unwrap();
-    if tests.components().any(|part| part.as_os_str() == "release") {
-        cargo.arg("--release");
-    }
-    let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let lines = String::from_utf8(built.stdout).unwrap();
-    let messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut programs = messages
-        .filter(|message| message["target"]["name"] == "stand_in_core")
-        .filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    programs.next().expect("cargo names the program")
-});
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| built("stand_in_core"));
 
 /// One stand-in.
 pub struct StandIn {

@@ -16,6 +16,7 @@ mod common {
     pub mod provider;
     pub mod size;
     // Other tests use the rest.
+    pub mod example;
     #[allow(dead_code)]
     pub mod stand_in_core;
     pub mod terminal;

@@ -20,6 +20,7 @@ mod common {
     pub mod signal;
     pub mod size;
     // Programs use the rest.
+    pub mod example;
     #[allow(dead_code)]
     pub mod stand_in_core;
     pub mod upstream;

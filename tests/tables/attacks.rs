@@ -15,12 +15,21 @@ use serde_json::json;
 use stellar_xdr::ScVal;
 
 use super::corpus_attacks::{BOUNDED, REFUSED};
+use super::corpus_frames::{EXPOSED, HIDDEN};
 use super::support::{Program, World, database, emit, owner, symbol};
+use crate::common::size::choose;
 
 /// What nobody may get to see.
 const SECRET: &str = "canary-7d1f";
 /// What only the other owner may see.
 const OTHERS: &str = "others-93ab";
+/// Process, gate and lock: one alone, or all but the first.
+const PROCESS: Walls = Walls { process: true, gate: false, lock: false };
+const GATE: Walls = Walls { process: false, gate: true, lock: false };
+const LOCK: Walls = Walls { process: false, gate: false, lock: true };
+const SQL: Walls = Walls { process: false, gate: true, lock: true };
+const NONE: Walls = Walls { process: false, gate: false, lock: false };
+
 /// Until a query of these tests is stopped.
 const TIME: Duration = Duration::from_millis(1_000);
 /// From there until it is over: two seconds until it is killed, and time to notice on a busy machine.
@@ -201,13 +210,33 @@ fn made() -> Vec<String> {
         format!("SELECT 1{}", "::VARCHAR".repeat(long / 9)),
         format!("SELECT x{}", ".a".repeat(long / 2)),
         format!("EXPLAIN {}SELECT 1", "EXPLAIN ".repeat(long / 8)),
+        // What never ends.
+        format!("SELECT {}", "(".repeat(long)),
+        format!("SELECT {}", "[".repeat(long)),
+        format!("SELECT {}", "{'a':".repeat(long / 5)),
+        format!("SELECT {}", "f(".repeat(long / 2)),
+        format!("SELECT {}", "- ".repeat(long / 2)),
+        format!("SELECT {}", "CASE WHEN ".repeat(long / 10)),
+        format!("SELECT {}", "NOT ".repeat(long / 4)),
+        format!("SELECT 1{}", " AND 1".repeat(long / 6)),
+        format!("SELECT x{}", "[x".repeat(long / 2)),
+        format!("SELECT * FROM {}", "(".repeat(long)),
+        format!("SELECT * FROM {}t{}", "(".repeat(long / 2), ")".repeat(long / 2)),
+        format!("SELECT * FROM t{}", " JOIN t ON true".repeat(long / 15)),
+        "WITH a AS (".repeat(long / 11),
+        "WITH a AS (".repeat(10),
+        format!("{}SELECT 1 FROM FROM{}", "WITH a AS (".repeat(8), ") SELECT 1".repeat(8)),
+        format!("{}SELECT 1{}", "WITH a AS (".repeat(30), ") INSERT INTO t VALUES (1)".repeat(30)),
+        // Brackets that seem to be closed.
+        format!("SELECT {}", "(/*)*/".repeat(long / 6)),
+        format!("SELECT {}", "(E'\\')'')'".repeat(long / 11)),
     ]
 }
 
 #[test]
 fn the_corpus_is_large_and_a_success_would_be_noticed() {
     assert!(REFUSED.len() + BOUNDED.len() + made().len() >= 200);
-    let range = Range::new(Walls { process: false, sql: false });
+    let range = Range::new(NONE);
     for (attack, trace) in [
         ("SELECT * FROM read_text('{outside}')", "outside.csv was read"),
         ("SELECT * FROM read_text('{outside}')", SECRET),
@@ -223,30 +252,96 @@ fn the_corpus_is_large_and_a_success_would_be_noticed() {
     }
 }
 
-#[test]
-fn a_locked_duckdb_holds_alone() {
-    let range = Range::new(Walls { process: false, sql: true });
+/// Attacks that were answered although they must be refused, or that left traces.
+fn successes(range: &Range, attacks: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut successes = Vec::new();
-    for attack in REFUSED {
-        let (answer, _) = range.attack(attack);
+    for attack in attacks {
+        let (answer, _) = range.attack(&attack);
         if !matches!(answer, Err(QueryError::Refused(_))) {
             successes.push(format!("{attack}: {answer:?}"));
         }
-        let traces = range.traces(attack, &answer, true);
+        let traces = range.traces(&attack, &answer, true);
         if !traces.is_empty() {
             successes.push(format!("{attack}: {}", traces.join("; ")));
         }
     }
-    assert!(successes.is_empty(), "{successes:#?}");
+    successes
+}
+
+/// Nothing was changed by any of it.
+fn assert_unchanged(range: &Range) {
     assert_eq!(range.next_query_fails(), None);
-    // Nothing was changed by any of it.
     let rows = range.world.rows(&range.mallory, "SELECT sum(a) AS a, count(*) AS n FROM pool_swap");
     assert_eq!(rows, json!([{"a": 10, "n": 5}]));
 }
 
 #[test]
+fn a_locked_duckdb_holds_alone() {
+    let range = Range::new(SQL);
+    let successes = successes(&range, REFUSED.iter().map(|attack| (*attack).to_owned()));
+    assert!(successes.is_empty(), "{successes:#?}");
+    assert_unchanged(&range);
+}
+
+#[test]
+fn the_gate_holds_alone() {
+    let range = Range::new(GATE);
+    let successes = successes(&range, REFUSED.iter().map(|attack| (*attack).to_owned()));
+    assert!(successes.is_empty(), "{successes:#?}");
+    assert_unchanged(&range);
+}
+
+/// Without the gate a query may name what it likes. It reads, one statement at a time, and gets no further
+/// than its own database.
+#[test]
+fn one_statement_that_reads_in_a_locked_duckdb_holds_alone() {
+    let range = Range::new(LOCK);
+    let mut successes = Vec::new();
+    let framed = REFUSED.iter().step_by(3).zip(EXPOSED.iter().chain(HIDDEN).cycle());
+    let framed = framed.map(|(attack, frame)| frame.replace("{}", attack));
+    for attack in REFUSED.iter().map(|attack| (*attack).to_owned()).chain(framed) {
+        let (answer, _) = range.attack(&attack);
+        // Which tables and settings there are is told by what no query may name otherwise.
+        let traces = range.traces(&attack, &answer, false);
+        let files = range.canaries.iter().filter(|canary| was_touched(canary));
+        if !traces.is_empty() || files.count() > 0 {
+            successes.push(format!("{attack}: {}", traces.join("; ")));
+        }
+    }
+    assert!(successes.is_empty(), "{successes:#?}");
+    assert_unchanged(&range);
+}
+
+/// Behind every comment, quote and form of EXPLAIN, in which a reader that knows some of DuckDB's rules
+/// sees something else.
+#[test]
+fn what_is_refused_is_refused_however_it_is_framed() {
+    let range = Range::new(SQL);
+    let of_all = usize::try_from(choose(23, 1)).unwrap();
+    let framed = |frames: &[&'static str]| -> Vec<String> {
+        // What is no statement is none in a frame either.
+        let no_statement = ["", ";", "-- nothing", "/* nothing */"];
+        let attacks = REFUSED.iter().filter(|attack| !no_statement.contains(attack));
+        let all = attacks.flat_map(|attack| frames.iter().map(|frame| frame.replace("{}", attack)));
+        all.step_by(of_all).collect()
+    };
+    let successes = successes(&range, framed(EXPOSED));
+    assert!(successes.is_empty(), "{successes:#?}");
+    let mut told = Vec::new();
+    for attack in framed(HIDDEN) {
+        let (answer, _) = range.attack(&attack);
+        let traces = range.traces(&attack, &answer, true);
+        if !traces.is_empty() {
+            told.push(format!("{attack}: {answer:?}: {}", traces.join("; ")));
+        }
+    }
+    assert!(told.is_empty(), "{told:#?}");
+    assert_unchanged(&range);
+}
+
+#[test]
 fn a_held_back_process_holds_alone() {
-    let range = Range::new(Walls { process: true, sql: false });
+    let range = Range::new(PROCESS);
     let confinement = {
         assert_eq!(range.next_query_fails(), None);
         range.world.tables.confinement().unwrap()
@@ -272,13 +367,13 @@ fn a_held_back_process_holds_alone() {
 
 #[test]
 fn no_query_uses_more_than_its_share() {
-    for walls in [Walls { process: false, sql: true }, Walls { process: true, sql: false }] {
+    for walls in [SQL, PROCESS] {
         let range = Range::new(walls);
         let mut successes = Vec::new();
         let made = made();
         for attack in BOUNDED.iter().copied().chain(made.iter().map(String::as_str)) {
             let (answer, elapsed) = range.attack(attack);
-            let mut traces = range.traces(attack, &answer, walls.sql);
+            let mut traces = range.traces(attack, &answer, walls.lock);
             if elapsed > TIME + OVER_WITHIN {
                 traces.push(format!("took {elapsed:?}"));
             }

@@ -105,7 +105,8 @@ fn plans_are_shown_and_errors_have_a_position() {
         "EXPLAIN SELECT sum(fee) FROM dex_swap",
         "explain analyze select sum(fee) from dex_swap",
         "EXPLAIN (FORMAT json) SELECT 1",
-        "/* why */ EXPLAIN -- so\n SELECT 1",
+        "\n explain (analyze, format json) SELECT 1",
+        "EXPLAIN -- so\n SELECT 1",
     ] {
         let plan = world.rows(&alice, sql);
         assert!(!plan[0]["explain_value"].as_str().unwrap().is_empty(), "{sql}: {plan}");

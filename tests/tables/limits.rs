@@ -1,5 +1,6 @@
 //! Limits of queries: time, memory, rows, bytes, text, and how many at a time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -205,4 +206,78 @@ fn parameters_are_values_and_never_text_of_the_statement() {
     ] {
         assert_eq!(ask(query, params).unwrap_err().to_string(), sentence);
     }
+}
+
+#[test]
+fn no_more_workers_run_than_there_are_places_and_no_owner_keeps_one() {
+    let world = World::with(|settings| {
+        settings.limits.time = Duration::from_secs(3);
+        settings.limits.workers = 2;
+        settings.limits.wait = Duration::from_secs(60);
+    });
+    let owners: Vec<_> = (0..3).map(|number| owner(&number.to_string())).collect();
+    for owner in &owners {
+        world.tables.set_complete(owner).unwrap();
+    }
+    let over = AtomicBool::new(false);
+    let processes = || owners.iter().map(|owner| world.tables.process(owner)).collect::<Vec<_>>();
+    let mut most = 0;
+    thread::scope(|scope| {
+        for owner in &owners[..2] {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        let _ = world.try_rows(owner, ENDLESS);
+                    }
+                });
+            }
+        }
+        wait_for("two of them keep both places", || {
+            owners[..2].iter().all(|owner| world.tables.process(owner).is_some())
+        });
+        let third = scope.spawn(|| world.rows(&owners[2], "SELECT 1 AS a"));
+        while !third.is_finished() {
+            // Those that are seen twice have run at the same time.
+            let (before, after) = (processes(), processes());
+            if before == after {
+                most = most.max(after.iter().flatten().count());
+            }
+            thread::yield_now();
+        }
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(third.join().unwrap(), json!([{"a": 1}]));
+    });
+    assert_eq!(most, 2);
+    // Those that had to go are back.
+    assert_eq!(world.rows(&owners[0], "SELECT 2 AS a"), json!([{"a": 2}]));
+}
+
+#[test]
+fn a_query_waits_no_longer_for_a_place_than_it_may() {
+    let world = World::with(|settings| {
+        settings.limits.time = Duration::from_secs(4);
+        settings.limits.workers = 1;
+        settings.limits.wait = Duration::from_millis(200);
+    });
+    let (alice, bob) = (owner("alice"), owner("bob"));
+    for owner in [&bob, &alice] {
+        wait_for("there is a place", || world.tables.set_complete(owner).is_ok());
+    }
+    thread::scope(|scope| {
+        let endless = scope.spawn(|| world.try_rows(&alice, ENDLESS));
+        wait_for("it runs", || world.tables.process(&alice).is_some());
+        // Whether the first has begun cannot be seen; if it has not, the place is given away, and back.
+        let mut sentence = String::new();
+        while !endless.is_finished() {
+            if let Err(error) = world.try_rows(&bob, "SELECT 1") {
+                sentence = error.to_string();
+            }
+        }
+        assert_eq!(
+            sentence,
+            "1 workers run for other owners, and none became free in time; try again"
+        );
+        assert!(endless.join().unwrap().is_err());
+    });
+    wait_for("the place is free again", || world.try_rows(&bob, "SELECT 1").is_ok());
 }

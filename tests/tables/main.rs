@@ -3,6 +3,7 @@
 
 #[path = "../common"]
 mod common {
+    pub mod example;
     pub mod signal;
     pub mod size;
 }
@@ -10,9 +11,12 @@ mod common {
 mod support;
 
 mod attacks;
+mod broken_workers;
 mod capability;
+mod confinement;
 mod corpus_attacks;
 mod corpus_capability;
+mod corpus_frames;
 mod damage;
 mod evolution;
 mod histories;

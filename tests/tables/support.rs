@@ -33,6 +33,7 @@ impl World {
             worker: PathBuf::from(env!("CARGO_BIN_EXE_orrery")),
             limits: QueryLimits::default(),
             walls: Walls::default(),
+            // Most of these tests have something else to say on a kernel without Landlock.
             allow_unconfined: true,
             patience: Patience::default(),
         };

@@ -113,8 +113,8 @@ impl Gate {
         let (schema, table) = (word("schema_name"), word("table_name"));
         let allowed = match schema.as_str() {
             SYSTEM_SCHEMA => SYSTEM.contains(&table.as_str()),
-            names::SCHEMA => true,
-            "" => own.contains(&table) || !self.brought_along.contains(&table),
+            names::SCHEMA => own.contains(&table) || !is_file(&table),
+            "" => own.contains(&table) || !(self.brought_along.contains(&table) || is_file(&table)),
             // The schemas of the owner's projects.
             schema => own.contains(&format!("{schema}.{table}")),
         };
@@ -142,6 +142,12 @@ impl Gate {
             ))),
         }
     }
+}
+
+/// Whether a table of that name, when there is none, would be looked for in a file: DuckDB does so by the end
+/// of the name after its last point. A name that is none of the owner's is that of a part of the query.
+fn is_file(table: &str) -> bool {
+    table.contains(['.', '/', '\\', ':'])
 }
 
 fn may_call(name: &str, in_from: bool) -> Result<(), Failure> {

@@ -1,0 +1,36 @@
+//! Programs of `examples/` that stand in for others.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Builds an example with the tests and finds it: where it is is known only by asking cargo for it.
+pub fn built(name: &str) -> PathBuf {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--locked", "--example", name, "--message-format", "json"]);
+    // What cargo tells a test would make another cargo build some libraries anew.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_") && !is_of_the_user(&text) {
+            cargo.env_remove(name);
+        }
+    }
+    let tests = std::env::current_exe().unwrap();
+    if tests.components().any(|part| part.as_os_str() == "release") {
+        cargo.arg("--release");
+    }
+    let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let lines = String::from_utf8(built.stdout).unwrap();
+    let messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs = messages
+        .filter(|message| message["target"]["name"] == name)
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    programs.next().expect("cargo names the program")
+}
+
+fn is_of_the_user(variable: &str) -> bool {
+    matches!(variable, "CARGO_HOME" | "CARGO_TARGET_DIR" | "CARGO_BUILD_JOBS")
+        || variable.starts_with("CARGO_PROFILE_")
+}

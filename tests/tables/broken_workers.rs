@@ -1,0 +1,143 @@
+//! Workers that break: they are killed, whoever waits for them is told, and nobody else notices. In their
+//! place runs `examples/stand_in_worker.rs`, which is broken in the way that it is called by.
+
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orrery::tables::query::QueryError;
+use orrery::tables::{TablesError, TablesSettings};
+use serde_json::json;
+
+use super::support::{Program, World, emit, owner, string, wait_for};
+use crate::common::example::built;
+
+static STAND_IN: LazyLock<PathBuf> = LazyLock::new(|| built("stand_in_worker"));
+
+/// Much longer than what is waited for, and much shorter than what is not.
+const LONG: Duration = Duration::from_secs(60);
+
+fn broken(way: &str, change: impl FnOnce(&mut TablesSettings)) -> World {
+    World::with(|settings| {
+        let programs = settings.directory.parent().unwrap();
+        let program = programs.join(way);
+        symlink(&*STAND_IN, &program).unwrap();
+        settings.worker = program;
+        settings.limits.time = LONG;
+        change(settings);
+    })
+}
+
+/// More rows than a socket holds.
+fn large() -> Program {
+    let mut program = Program::new(1, "pool");
+    for _ in 0..64 {
+        program.run(vec![emit("swap", [("note", string("x".repeat(60_000)))])]).unwrap();
+    }
+    program
+}
+
+fn feed(world: &World, program: &Program) -> Result<(), TablesError> {
+    world
+        .tables
+        .apply(&owner("alice"), vec![program.definition(), program.between(0, program.end())])
+}
+
+#[test]
+fn a_worker_that_reads_nothing_is_killed_when_its_time_is_up() {
+    let world = broken("reads_nothing", |settings| {
+        settings.patience.send = Duration::from_millis(300);
+    });
+    let begun = Instant::now();
+    assert!(matches!(feed(&world, &large()), Err(TablesError::Unavailable(_))));
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+    assert_eq!(world.tables.process(&owner("alice")), None);
+}
+
+#[test]
+fn ending_all_workers_does_not_wait_for_one_that_is_stuck() {
+    let world = broken("reads_nothing", |settings| {
+        settings.patience.send = 10 * LONG;
+        settings.patience.end = Duration::from_millis(300);
+    });
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let stuck = scope.spawn(|| feed(&world, &large()));
+        wait_for("it runs", || world.tables.process(&owner("alice")).is_some());
+        world.tables.close();
+        assert!(matches!(stuck.join().unwrap(), Err(TablesError::Unavailable(_))));
+    });
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_worker_that_takes_in_no_rows_is_killed_when_its_time_is_up() {
+    let world = broken("says_nothing", |settings| {
+        settings.patience.append = Duration::from_millis(300);
+        settings.patience.commit = Duration::from_millis(300);
+    });
+    let begun = Instant::now();
+    assert!(matches!(feed(&world, &large()), Err(TablesError::Unavailable(_))));
+    let nothing_new = world.tables.apply(&owner("bob"), Vec::new());
+    assert!(matches!(nothing_new, Err(TablesError::Unavailable(_))));
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+    assert_eq!(world.tables.process(&owner("alice")), None);
+}
+
+#[test]
+fn a_worker_that_does_not_speak_as_it_should_is_killed() {
+    for way in ["talks_nonsense", "announces_too_much", "answers_something_else"] {
+        let world = broken(way, |_| {});
+        let alice = owner("alice");
+        world.tables.set_complete(&alice).unwrap();
+        let first = world.tables.process(&alice).unwrap();
+        let begun = Instant::now();
+        let error = world.try_rows(&alice, "SELECT 1").unwrap_err();
+        assert_eq!(
+            error,
+            QueryError::Unavailable("The tables cannot be read right now".to_owned()),
+            "{way}"
+        );
+        assert!(begun.elapsed() < LONG, "{way}: {:?}", begun.elapsed());
+        wait_for("it is gone", || !PathBuf::from(format!("/proc/{first}")).exists());
+        // The next one is another process.
+        world.tables.watermarks(&alice).unwrap();
+        assert_ne!(world.tables.process(&alice), Some(first), "{way}");
+    }
+}
+
+#[test]
+fn a_worker_that_has_lost_its_transaction_is_killed() {
+    let world = broken("loses_its_transaction", |_| {});
+    let alice = owner("alice");
+    world.tables.set_complete(&alice).unwrap();
+    let first = world.tables.process(&alice).unwrap();
+    let error = world.try_rows(&alice, "SELECT 1").unwrap_err();
+    assert!(matches!(error, QueryError::Unavailable(_)), "{error:?}");
+    wait_for("it is gone", || !PathBuf::from(format!("/proc/{first}")).exists());
+}
+
+#[test]
+fn a_worker_that_complains_without_end_answers_nevertheless() {
+    let world = broken("talks", |_| {});
+    let alice = owner("alice");
+    world.tables.set_complete(&alice).unwrap();
+    for _ in 0..100 {
+        assert_eq!(world.rows(&alice, "SELECT 1"), json!([]));
+    }
+}
+
+#[test]
+fn a_worker_that_nothing_holds_back_is_asked_nothing() {
+    let sentence = "SQL queries are refused here, because this kernel cannot keep files from SQL \
+                    workers (Landlock): the operator may allow them with queries.allow_unconfined";
+    let world = broken("unconfined", |settings| settings.allow_unconfined = false);
+    let alice = owner("alice");
+    world.tables.set_complete(&alice).unwrap();
+    assert_eq!(world.try_rows(&alice, "SELECT 1").unwrap_err().to_string(), sentence);
+    let allowed = broken("unconfined", |settings| settings.allow_unconfined = true);
+    allowed.tables.set_complete(&alice).unwrap();
+    assert_eq!(allowed.rows(&alice, "SELECT 1"), json!([]));
+}

@@ -1,0 +1,84 @@
+//! Kernels that lack what workers are held back with. They are made of this one: a thread refuses its own
+//! system calls, and so to every process that it starts.
+
+use std::thread;
+
+use orrery::tables::query::QueryError;
+use orrery::tables::{Confinement, Walls};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
+
+use super::support::{World, owner};
+
+/// What the kernel answers to some system calls, in this thread and the processes that it starts.
+fn refuse(calls: &[i64], error: i32) {
+    let rules = calls.iter().map(|call| (*call, Vec::<SeccompRule>::new())).collect();
+    let refused = SeccompAction::Errno(error.unsigned_abs());
+    let architecture = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture).unwrap();
+    let program: BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}
+
+/// What is found, and how a query is answered, on a kernel that refuses these calls.
+fn without(
+    calls: &'static [i64],
+    error: i32,
+    allow_unconfined: bool,
+) -> (Confinement, Result<serde_json::Value, QueryError>) {
+    let on_such_a_kernel = move || {
+        refuse(calls, error);
+        let world = World::with(|settings| settings.allow_unconfined = allow_unconfined);
+        let tried = world.tables.try_confinement().unwrap();
+        let alice = owner("alice");
+        world.tables.set_complete(&alice).unwrap();
+        assert_eq!(world.tables.confinement(), Some(tried));
+        (tried, world.try_rows(&alice, "SELECT 1 AS a"))
+    };
+    thread::spawn(on_such_a_kernel).join().unwrap()
+}
+
+const LANDLOCK: &[i64] = &[
+    libc::SYS_landlock_create_ruleset,
+    libc::SYS_landlock_add_rule,
+    libc::SYS_landlock_restrict_self,
+];
+
+#[test]
+fn without_landlock_queries_are_refused_unless_the_operator_allows_them() {
+    let here = World::new().tables.try_confinement().unwrap();
+    let (found, answer) = without(LANDLOCK, libc::ENOSYS, false);
+    assert_eq!(found, Confinement { files: false, ..here });
+    let error = answer.unwrap_err();
+    assert!(matches!(error, QueryError::Unconfined(lack) if lack.contains("Landlock")), "{error}");
+    let (found, answer) = without(LANDLOCK, libc::ENOSYS, true);
+    assert!(!found.files);
+    assert_eq!(answer, Ok(serde_json::json!([{"a": 1}])));
+}
+
+/// A kernel that takes the rules and does not apply them is found out by trying.
+#[test]
+fn where_it_is_built_in_and_switched_off_queries_are_refused() {
+    let (found, answer) = without(LANDLOCK, libc::EOPNOTSUPP, false);
+    assert!(!found.files);
+    assert!(matches!(answer, Err(QueryError::Unconfined(_))), "{answer:?}");
+}
+
+#[test]
+fn without_seccomp_queries_are_refused() {
+    let (found, answer) = without(&[libc::SYS_seccomp], libc::EINVAL, false);
+    assert!(!found.calls);
+    let error = answer.unwrap_err();
+    assert!(error.to_string().contains("seccomp"), "{error}");
+}
+
+#[test]
+fn a_worker_that_is_not_told_to_give_anything_up_is_taken_for_what_it_is() {
+    let world = World::with(|settings| {
+        settings.walls = Walls { process: false, ..Walls::default() };
+        settings.allow_unconfined = false;
+    });
+    let alice = owner("alice");
+    world.tables.set_complete(&alice).unwrap();
+    let error = world.try_rows(&alice, "SELECT 1").unwrap_err();
+    assert!(error.to_string().contains("neither"), "{error}");
+}
