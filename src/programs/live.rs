@@ -112,8 +112,8 @@ impl Live {
                     let mut effects = Effects::none(&manifest, ledger, RunSource::Live);
                     effects.queue = number;
                     let part = progress.part.filter(|part| part.queue == number);
-                    effects.rest =
-                        part.map(|part| TransactionPosition { ledger, application_order: part.from });
+                    effects.rest = part
+                        .map(|part| TransactionPosition { ledger, application_order: part.from });
                     effects
                 }
                 Next::More => return Ok(Turn::Worked { held_up: false }),

@@ -102,11 +102,7 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            lookups: LookupLimits::default(),
-            owner_bytes: 10 << 30,
-        }
+        Self { limits: Limits::default(), lookups: LookupLimits::default(), owner_bytes: 10 << 30 }
     }
 }
 
@@ -442,6 +438,8 @@ fn spawn(
         work();
     });
     started
-        .inspect_err(|error| health.down("program threads", format!("a thread cannot start: {error}")))
+        .inspect_err(|error| {
+            health.down("program threads", format!("a thread cannot start: {error}"))
+        })
         .ok()
 }

@@ -258,12 +258,7 @@ impl Older {
 
     /// Runs the program on the order's next ledger, or on a part of it when there is no more time. Says
     /// whether there is time for more. The order moves only past what is done and on disk, or needs no run.
-    fn ledger(
-        &self,
-        entry: &Entry,
-        work: &mut Work,
-        until: Instant,
-    ) -> Result<bool, ProgramError> {
+    fn ledger(&self, entry: &Entry, work: &mut Work, until: Instant) -> Result<bool, ProgramError> {
         let store = &self.runner.store;
         let order = &mut work.order;
         let ledger = order.next;
@@ -287,12 +282,12 @@ impl Older {
             order.message = Some(ProgramError::Full(manifest.owner.to_string()).to_string());
             return Ok(true);
         }
-        let goes_on = |effects: &Effects| {
-            effects.ledger == ledger && effects.contracts == manifest.contracts
-        };
+        let goes_on =
+            |effects: &Effects| effects.ledger == ledger && effects.contracts == manifest.contracts;
         let effects = self.begun.take(entry.id, goes_on).unwrap_or_else(|| {
             let mut effects = Effects::none(&manifest, ledger, RunSource::Backfill);
-            effects.rest = order.part.map(|from| TransactionPosition { ledger, application_order: from });
+            effects.rest =
+                order.part.map(|from| TransactionPosition { ledger, application_order: from });
             effects
         });
         let effects = self.runner.run(entry, &manifest.contracts, effects, Some(until))?;
@@ -365,12 +360,7 @@ impl Older {
     }
 
     /// Whoever changes an order holds the program's cell first and the orders second.
-    fn put(
-        &self,
-        cell: &mut Cell,
-        orders: &mut Orders,
-        order: &Order,
-    ) -> Result<(), ProgramError> {
+    fn put(&self, cell: &mut Cell, orders: &mut Orders, order: &Order) -> Result<(), ProgramError> {
         cell.settle(&self.runner.store)?;
         if cell.deleted {
             return Err(ProgramError::Unknown(order.program));

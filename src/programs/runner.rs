@@ -10,8 +10,8 @@ use stellar_xdr::LedgerEntryChanges;
 use super::ProgramError;
 use super::engine::{Engine, Invocation, Outcome, Program, Recorded, RunError};
 use super::manifest::{Manifest, Progress};
-use super::records::{Execution, LedgerStats, LedgerSums, Likeness, RunSource};
 use super::questions::Questions;
+use super::records::{Execution, LedgerStats, LedgerSums, Likeness, RunSource};
 use super::registry::{Entry, Registry, put_manifest, put_progress};
 use super::rows::RunRows;
 use super::state::{LedgerStates, StateError, States, Upstream, applied_protocol};
@@ -424,7 +424,8 @@ fn again(effects: &Effects, waiting: &Waiting) -> (Vec<WaitingRun>, Vec<Transact
     // Those of which nothing came: they are not stored any more, or call none of the contracts.
     if let Some(again) = effects.again.as_ref() {
         let made: BTreeSet<_> = effects.runs.iter().map(|run| run.position).collect();
-        let left = |position: &&TransactionPosition| effects.rest.is_none_or(|rest| **position < rest);
+        let left =
+            |position: &&TransactionPosition| effects.rest.is_none_or(|rest| **position < rest);
         let gone = again.iter().filter(left).filter(|position| !made.contains(position));
         over.extend(gone.filter(|position| waiting.has(**position)));
     }

@@ -28,9 +28,7 @@ use crate::decode::decode;
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, Network, Owner, ProgramId};
 use crate::observe::health::{Component, Health};
 use crate::source::sandbox::{Sandbox, SandboxConfig};
-use crate::store::{
-    Durability, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition,
-};
+use crate::store::{Durability, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition};
 use crate::tables::{QueryLimits, Tables, TablesSettings, Walls};
 
 /// Ledgers of the network.
@@ -115,11 +113,11 @@ fn text_module(body: &str, value: &str) -> Vec<u8> {
     );
     text += "(memory (export \"memory\") 32)\n";
     for function in ["fund", "place", "fill"] {
-        text += &format!(
-            "(func (export \"{function}\") (param i64 i64 i64) (result i64) {calls})\n"
-        );
+        text +=
+            &format!("(func (export \"{function}\") (param i64 i64 i64) (result i64) {calls})\n");
     }
-    let meta = "(@custom \"contractenvmetav0\" \"\\00\\00\\00\\00\\00\\00\\00\\1e\\00\\00\\00\\00\")";
+    let meta =
+        "(@custom \"contractenvmetav0\" \"\\00\\00\\00\\00\\00\\00\\00\\1e\\00\\00\\00\\00\")";
     wat::parse_str(format!("(module {text} {meta})")).unwrap()
 }
 
@@ -226,7 +224,9 @@ impl Parts {
             contracts: vec![contract],
             public: false,
         };
-        self.registry.deploy(&Owner(owner.to_owned()), deploy, 1)
+        let deployed = self.registry.deploy(&Owner(owner.to_owned()), deploy, 1);
+        self.trouble.report();
+        deployed
     }
 
     fn begin(&self, id: ProgramId, first: u32, last: u32) -> Result<Order, ProgramError> {
@@ -238,6 +238,7 @@ impl Parts {
         self.registry.delete(&Owner(owner.to_owned()), id)?;
         self.older.forget(id);
         self.live.turn(id);
+        self.trouble.report();
         Ok(())
     }
 
@@ -274,7 +275,10 @@ impl Parts {
             .row_log_after(id, 0, |number, position, bytes| {
                 numbers += 1;
                 assert_eq!(number, numbers, "the log has no gap");
-                assert!(rows.insert(position, bytes.to_vec()).is_none(), "{position:?} comes twice");
+                assert!(
+                    rows.insert(position, bytes.to_vec()).is_none(),
+                    "{position:?} comes twice"
+                );
                 Ok(true)
             })
             .unwrap();

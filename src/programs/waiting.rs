@@ -92,14 +92,16 @@ impl Waiting {
             let range = after.checked_sub(1).and_then(|at| ranges.get(at));
             range.is_some_and(|range| range.first < **from)
         };
-        let Some(ledger) = self.runs.iter().find(is_due).map(|(position, _)| position.ledger) else {
+        let Some(ledger) = self.runs.iter().find(is_due).map(|(position, _)| position.ledger)
+        else {
             self.looked_at = Some(firsts);
             return Due::Nothing;
         };
         if let Some(not_before) = self.not_before.filter(|not_before| *not_before > now) {
             return Due::Later(not_before - now);
         }
-        let of_ledger = |(position, _): &(&TransactionPosition, &LedgerSeq)| position.ledger == ledger;
+        let of_ledger =
+            |(position, _): &(&TransactionPosition, &LedgerSeq)| position.ledger == ledger;
         let due = self.runs.iter().filter(of_ledger).filter(is_due);
         let due = due.map(|(position, _)| *position).collect();
         Due::Now(ledger, due)

@@ -58,11 +58,7 @@ pub fn held(timeline: &Timeline, as_of: u32, key: &LedgerKey) -> Option<Upstream
 }
 
 impl Upstream for Present<'_> {
-    fn look_up(
-        &self,
-        keys: &[LedgerKey],
-        _: Duration,
-    ) -> Result<UpstreamAnswer, UpstreamError> {
+    fn look_up(&self, keys: &[LedgerKey], _: Duration) -> Result<UpstreamAnswer, UpstreamError> {
         self.questions.set(self.questions.get() + 1);
         assert!(!keys.is_empty() && keys.len() <= 200);
         let distinct: BTreeSet<_> = keys.iter().collect();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
-    ContractDataEntry, ExtensionPoint, LedgerCloseMeta, LedgerEntry, LedgerEntryData, LedgerEntryExt,
-    LedgerKey, LedgerKeyContractData, Limits, ReadXdr, ScVal, WriteXdr,
+    ContractDataEntry, ExtensionPoint, LedgerCloseMeta, LedgerEntry, LedgerEntryData,
+    LedgerEntryExt, LedgerKey, LedgerKeyContractData, Limits, ReadXdr, ScVal, WriteXdr,
 };
 
 use super::*;
@@ -306,8 +306,13 @@ fn a_deploy_has_its_place_in_the_queue_before_it_is_cleared() {
         // Whatever came after a program's place is there for it, or was there before it was one of all.
         for id in deploys.join().unwrap() {
             let place = scene.registry.get(id).unwrap().cell.lock().progress.queue;
-            let left: Vec<u32> =
-                scene.store.queued_after(place, 1000).unwrap().iter().map(|it| it.ledger.0).collect();
+            let left: Vec<u32> = scene
+                .store
+                .queued_after(place, 1000)
+                .unwrap()
+                .iter()
+                .map(|it| it.ledger.0)
+                .collect();
             let next = left.first().copied().unwrap_or(LAST + 1);
             assert_eq!(left, (next..=LAST).collect::<Vec<_>>());
         }
@@ -433,11 +438,9 @@ fn old(key: &LedgerKey) -> Option<UpstreamEntry> {
 #[test]
 fn a_key_that_is_refused_is_a_failed_run_and_nobodys_outage() {
     let is_ghost = |key: &LedgerKey| format!("{key:?}").contains("ghost");
-    let scene = Scene::asking(Answers(move |keys: &[LedgerKey]| {
-        match keys.iter().any(is_ghost) {
-            true => Err(UpstreamError::Refused("http://10.1.2.3/secret says no".to_owned())),
-            false => Ok(()),
-        }
+    let scene = Scene::asking(Answers(move |keys: &[LedgerKey]| match keys.iter().any(is_ghost) {
+        true => Err(UpstreamError::Refused("http://10.1.2.3/secret says no".to_owned())),
+        false => Ok(()),
     }));
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(60..=65);
@@ -542,7 +545,8 @@ fn a_run_that_asks_for_too_many_entries_fails() {
 fn sentences_of_earlier_versions_are_cut_when_they_are_read() {
     let scene = Scene::new();
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
-    let mut old = Execution::of(LedgerSeq(9), &crate::domain::TxHash::from([1; 32]), RunSource::Live, 1);
+    let mut old =
+        Execution::of(LedgerSeq(9), &crate::domain::TxHash::from([1; 32]), RunSource::Live, 1);
     old.error = Some("€".repeat(100_000));
     let put = |changes: &mut crate::store::ProgramChanges<'_>| {
         changes.put_execution(id, 1, &serde_json::to_vec(&old).unwrap())
