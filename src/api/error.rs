@@ -209,3 +209,45 @@ pub(super) fn body(code: &str, sentence: &str) -> Vec<u8> {
     // Serializing two strings cannot fail.
     serde_json::json!({ "error": sentence, "code": code }).to_string().into_bytes()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::programs::engine::EngineError;
+    use crate::programs::state::UpstreamError;
+    use crate::tables::TablesError;
+
+    #[test]
+    fn what_is_inside_is_not_told_to_clients() {
+        let path = || PathBuf::from("/var/lib/orrery/compiled/abc");
+        let io = || io::Error::other("/var/lib/orrery is full");
+        let database = || StoreError::Database("IO error: /var/lib/orrery/raw/000012.log".into());
+        let upstream = || UpstreamError::OutOfReach("http://10.0.0.7/orrery: refused".into());
+        let inside: [(ProgramError, u16); 9] = [
+            (EngineError::Cache { path: path(), source: io() }.into(), 500),
+            (EngineError::Wasmtime("/var/lib/orrery".into()).into(), 500),
+            (TablesError::Directory { path: path(), error: io() }.into(), 503),
+            (TablesError::Unavailable("/var/lib/orrery/tables".into()).into(), 503),
+            (StoreError::Io { path: path(), source: io() }.into(), 500),
+            (database().into(), 500),
+            (StateError::Store(database()).into(), 500),
+            (RunError::State(StateError::Upstream(upstream())).into(), 503),
+            (RunError::Ours("panicked at /home/orrery/src".into()).into(), 500),
+        ];
+        for (error, expected) in inside {
+            assert!(error.is_internal());
+            let logged = error.to_string();
+            let error = ApiError::from(error);
+            assert_eq!(error.status_and_code().0.as_u16(), expected, "{logged}");
+            let told = error.to_string();
+            for inside in ["/", "10.0.0.7", "orrery", "panicked", "IO error"] {
+                assert!(!told.contains(inside), "'{told}' tells of {inside}: {logged}");
+            }
+        }
+        let own = ApiError::from(ProgramError::ProjectExists("vault".into()));
+        assert!(own.to_string().contains("'vault' is taken"));
+    }
+}

@@ -89,6 +89,11 @@ impl Live {
         let (manifest, progress) = {
             let mut cell = entry.cell.lock();
             cell.settle(&self.runner.store)?;
+            if cell.deleted {
+                // Of its delete it was said that it failed.
+                self.registry.remove(entry.id);
+                return Ok(Turn::Idle);
+            }
             (cell.manifest.clone(), cell.progress)
         };
         if !manifest.running {
@@ -196,7 +201,7 @@ impl Live {
 
     /// A program has seen the queue up to a number, and there was nothing for it to do. Says whether that
     /// is so: contracts may have been registered since.
-    fn passed(
+    pub(super) fn passed(
         &self,
         entry: &Entry,
         seen_with: &Manifest,

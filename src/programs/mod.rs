@@ -26,6 +26,8 @@ mod rows;
 mod runner;
 pub mod state;
 mod status;
+#[cfg(test)]
+mod tests;
 pub mod transaction;
 mod trial;
 mod trouble;

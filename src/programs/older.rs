@@ -211,6 +211,12 @@ impl Older {
         let Some(mut work) = self.settled(program)?.running(program) else {
             return Ok(Turn::Idle);
         };
+        let mut cell = entry.cell.lock();
+        cell.settle(&self.runner.store)?;
+        if cell.deleted {
+            return Ok(Turn::Idle);
+        }
+        drop(cell);
         let begun = Instant::now();
         let worked = self.ledgers(&entry, &mut work, begun);
         if worked.is_err() && self.orders.lock().in_doubt.contains(&program) {

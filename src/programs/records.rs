@@ -325,7 +325,8 @@ mod tests {
     fn sentences_end_on_a_character_within_their_limit() {
         let texts = ["", "short", &"a".repeat(1024), &"a".repeat(1025), &"ä€𝄞".repeat(400)];
         for text in texts {
-            let mut execution = Execution::of(LedgerSeq(1), &TxHash([0; 32]), RunSource::Live, 0);
+            let mut execution =
+                Execution::of(LedgerSeq(1), &TxHash::from([0; 32]), RunSource::Live, 0);
             execution.fails(&text);
             let short = execution.error.unwrap();
             assert!(short.len() <= LONGEST_SENTENCE);

@@ -340,7 +340,8 @@ impl Registry {
         Ok(cell.manifest.clone())
     }
 
-    fn remove(&self, id: ProgramId) {
+    /// Forgets a program that is gone from the store.
+    pub(super) fn remove(&self, id: ProgramId) {
         let mut entries = self.entries.write();
         entries.remove(&id);
         if entries.is_empty() {

@@ -125,7 +125,11 @@ fn a_server_is_asked_for_what_nothing_stored_tells_of() {
     };
     ana.wait("the trouble is told", |_| programs()["status"] == "down");
     let reason = programs()["reason"].to_string();
-    assert!(reason.contains("program 1: ") && reason.contains("503"), "{reason}");
+    let own = ana.get("1/status")["last_error_message"].to_string();
+    for told in [reason, own] {
+        assert!(told.contains("out of reach"), "{told}");
+        assert!(!told.contains("503") && !told.contains("127.0.0.1"), "{told}");
+    }
     assert!(runs(&ana).is_empty());
     is_up.store(true, Ordering::Relaxed);
     ana.wait("all runs", |it| runs(it).len() == late);

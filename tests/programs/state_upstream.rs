@@ -3,7 +3,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,11 +16,14 @@ use orrery::service::{AskedEntries, EntriesServer};
 use orrery::source::rpc::{RpcEntries, RpcSettings};
 use orrery::store::IndexOptions;
 use serde_json::{Value, json};
-use stellar_xdr::{LedgerEntryData, LedgerKey, Limits, ReadXdr, WriteXdr};
+use stellar_xdr::{
+    ContractDataDurability, ContractId, Hash, LedgerEntryData, LedgerKey, LedgerKeyContractCode,
+    LedgerKeyContractData, Limits, ReadXdr, ScAddress, ScVal, WriteXdr,
+};
 use tokio::sync::watch;
 
 use crate::common::data;
-use crate::common::provider::{Provider, Question, Reply};
+use crate::common::provider::{Delivery, Provider, Question, Reply};
 use crate::state::{Answers, check, timeline};
 use crate::state_sections::{Section, core_tests, local_network, public};
 use crate::state_timeline::{Timeline, Truth};
@@ -219,6 +223,65 @@ fn a_server_that_has_not_got_so_far_is_to_be_asked_again() {
 }
 
 #[test]
+fn a_question_that_is_refused_is_told_from_a_server_that_is_out_of_reach() {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Mode {
+        RefusesBytes,
+        NeverAnswersBytes,
+        IsDown,
+    }
+    let mode = Arc::new(Mutex::new(Mode::RefusesBytes));
+    let shared = Arc::clone(&mode);
+    let bytes = LedgerKey::ContractData(LedgerKeyContractData {
+        contract: ScAddress::Contract(ContractId(Hash([7; 32]))),
+        key: ScVal::Bytes(vec![1; 100].try_into().unwrap()),
+        durability: ContractDataDurability::Persistent,
+    });
+    let asked_for = bytes.to_xdr_base64(Limits::none()).unwrap();
+    let server = Provider::start(move |question| {
+        let asked_now: Value = serde_json::from_slice(&question.body).unwrap();
+        let has_bytes = question.body.windows(asked_for.len()).any(|it| it == asked_for.as_bytes());
+        let mode = *shared.lock().unwrap();
+        match mode {
+            Mode::IsDown => Reply::status(503),
+            Mode::RefusesBytes if has_bytes => Reply::status(413),
+            Mode::NeverAnswersBytes if has_bytes => Reply::status(200).delivered(Delivery::Never),
+            _ => Reply::json(&json!({
+                "jsonrpc": "2.0",
+                "id": asked_now["id"],
+                "result": { "entries": [], "latestLedger": 9 },
+            })),
+        }
+    });
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (_running, stop) = watch::channel(false);
+    let upstream = AskedEntries::new(asked(&server), runtime.handle().clone(), stop);
+    let ask = |within| upstream.look_up(std::slice::from_ref(&bytes), within);
+    let other = LedgerKey::ContractCode(LedgerKeyContractCode { hash: Hash([8; 32]) });
+    let others = || upstream.look_up(std::slice::from_ref(&other), Duration::from_secs(60)).is_ok();
+    assert!(matches!(ask(Duration::from_secs(60)), Err(UpstreamError::Refused(_))));
+    assert!(others());
+    *mode.lock().unwrap() = Mode::NeverAnswersBytes;
+    assert!(matches!(ask(Duration::from_millis(200)), Err(UpstreamError::Refused(_))));
+    assert!(others());
+    *mode.lock().unwrap() = Mode::IsDown;
+    assert!(matches!(ask(Duration::from_secs(60)), Err(UpstreamError::OutOfReach(_))));
+    // Nobody waits for it now.
+    let questions = server.questions().len();
+    for _ in 0..100 {
+        assert!(matches!(ask(Duration::from_secs(60)), Err(UpstreamError::OutOfReach(_))));
+    }
+    assert!(server.questions().len() <= questions + 2);
+    *mode.lock().unwrap() = Mode::RefusesBytes;
+    let begun = Instant::now();
+    while !others() {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn answers_of_an_rpc_server_that_cannot_be_right_are_refused() {
     let Some(section) = local_network() else { return };
     let model = timeline(&section);
@@ -242,7 +305,7 @@ fn answers_of_an_rpc_server_that_cannot_be_right_are_refused() {
             Reply::json(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
         });
         let upstream = AskedEntries::new(asked(&server), runtime.handle().clone(), stop.clone());
-        match upstream.look_up(std::slice::from_ref(&key)) {
+        match upstream.look_up(std::slice::from_ref(&key), Duration::from_secs(60)) {
             Ok(answer) => {
                 assert!(sentence.is_empty(), "{sentence}");
                 assert_eq!((answer.as_of, answer.entries), (LedgerSeq(9), vec![None]));

@@ -173,6 +173,9 @@ struct Listed<'a> {
     running: bool,
     public: bool,
     tables: Vec<String>,
+    /// Why it was stopped, unless its owner paused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_because: Option<&'a str>,
 }
 
 impl<'a> Listed<'a> {
@@ -184,6 +187,7 @@ impl<'a> Listed<'a> {
             running: manifest.running,
             public: manifest.public,
             tables: manifest.table_names(),
+            stopped_because: manifest.stopped_because.as_deref(),
         }
     }
 }

@@ -1,0 +1,304 @@
+//! Programs on ledgers that come in any order, with owners who change their minds, writes that fail and
+//! restarts: what is told is always so, and in the end every program has the rows that it must have.
+
+mod histories;
+mod stops;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use soroban_env_host::{SymbolSmall, Val};
+use tempfile::TempDir;
+
+use super::backfill::Order;
+use super::engine::{EMIT, Engine, EngineSettings, env_functions};
+use super::feeder::Feeder;
+use super::lanes::Turn;
+use super::live::Live;
+use super::manifest::Manifest;
+use super::older::Older;
+use super::questions::Questions;
+use super::registry::{Deploy, Registry};
+use super::runner::Runner;
+use super::state::Upstream;
+use super::trouble::Trouble;
+use super::{ProgramError, Settings};
+use crate::decode::decode;
+use crate::domain::{ContractId, LedgerRange, LedgerSeq, Network, Owner, ProgramId};
+use crate::observe::health::{Component, Health};
+use crate::source::sandbox::{Sandbox, SandboxConfig};
+use crate::store::{Durability, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition};
+use crate::tables::{QueryLimits, Tables, TablesSettings, Walls};
+
+/// Ledgers of the network.
+const FIRST: u32 = 2;
+const LAST: u32 = 101;
+/// More turns than anything takes.
+const MANY_TURNS: usize = 10_000;
+
+fn network() -> Network {
+    Network::from_name_or_passphrase("local")
+}
+
+/// The contract that is called.
+fn market() -> ContractId {
+    Sandbox::market_contract(&network()).unwrap()
+}
+
+/// A contract that nobody calls.
+const NOBODYS: ContractId = ContractId([9; 32]);
+
+/// The ledgers, in which traders call a market.
+static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let config = SandboxConfig {
+        network: network(),
+        seed: 7,
+        start_time: 1_750_000_000,
+        close_interval: 5,
+        transactions_per_ledger: 1..=2,
+    };
+    let mut sandbox = Sandbox::new(config).unwrap().with_market(LedgerSeq(0));
+    (FIRST..=LAST).map(|_| sandbox.next_ledger().unwrap()).collect()
+});
+
+static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
+    let settings = EngineSettings { cache: None, concurrent_runs: 1, ..EngineSettings::default() };
+    Engine::new(settings).unwrap()
+});
+
+/// A program for the market: each call looks for an entry that nobody writes, does what `body` says, and
+/// is a row of the table `seen`. `$now` is the number of the ledger.
+fn module(body: &str) -> Vec<u8> {
+    text_module(body, "(call $get_ledger_sequence)")
+}
+
+/// One whose rows hold this value.
+fn module_emitting(value: &str) -> Vec<u8> {
+    text_module("", value)
+}
+
+fn text_module(body: &str, value: &str) -> Vec<u8> {
+    let (emit, name) = EMIT;
+    let mut text =
+        format!("(import \"{emit}\" \"{name}\" (func $emit (param i64 i64) (result i64)))\n");
+    let wanted = [
+        "has_contract_data",
+        "get_ledger_sequence",
+        "map_new",
+        "map_put",
+        "bytes_new_from_linear_memory",
+    ];
+    for function in env_functions().iter().filter(|it| wanted.contains(&it.name)) {
+        text += &format!(
+            "(import \"{}\" \"{}\" (func ${} (param{}) (result i64)))\n",
+            function.module,
+            function.import,
+            function.name,
+            " i64".repeat(function.parameters)
+        );
+    }
+    let word = |val: Val| format!("(i64.const {})", val.get_payload().cast_signed());
+    let symbol = |text| word(SymbolSmall::try_from_str(text).unwrap().into());
+    let calls = format!(
+        "(local $now i32) (local $i i64)
+         (local.set $now (i32.wrap_i64 (i64.shr_u (call $get_ledger_sequence) (i64.const 32))))
+         (drop (call $has_contract_data {ghost} (i64.const 1)))
+         {body}
+         (drop (call $emit {seen} (call $map_put (call $map_new) {seen} {value})))
+         {void}",
+        ghost = symbol("ghost"),
+        seen = symbol("seen"),
+        void = word(Val::VOID.to_val()),
+    );
+    text += "(memory (export \"memory\") 32)\n";
+    for function in ["fund", "place", "fill"] {
+        text +=
+            &format!("(func (export \"{function}\") (param i64 i64 i64) (result i64) {calls})\n");
+    }
+    let meta =
+        "(@custom \"contractenvmetav0\" \"\\00\\00\\00\\00\\00\\00\\00\\1e\\00\\00\\00\\00\")";
+    wat::parse_str(format!("(module {text} {meta})")).unwrap()
+}
+
+/// A store, and programs on it whose turns are given by the test.
+struct Scene {
+    directory: TempDir,
+    upstream: Option<Arc<dyn Upstream + Send + Sync>>,
+    settings: Settings,
+    parts: Option<Parts>,
+}
+
+struct Parts {
+    store: Arc<Store>,
+    registry: Arc<Registry>,
+    runner: Arc<Runner>,
+    live: Live,
+    older: Older,
+    trouble: Arc<Trouble>,
+    health: Arc<Health>,
+}
+
+impl std::ops::Deref for Scene {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        self.parts.as_ref().unwrap()
+    }
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(Settings::default(), None)
+    }
+
+    fn asking(upstream: impl Upstream + Send + Sync + 'static) -> Self {
+        Self::with(Settings::default(), Some(Arc::new(upstream)))
+    }
+
+    fn with(settings: Settings, upstream: Option<Arc<dyn Upstream + Send + Sync>>) -> Self {
+        // In memory where that is possible: each write is synced.
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let mut scene = Self { directory, upstream, settings, parts: None };
+        scene.restart();
+        scene
+    }
+
+    /// Ends the process, as it were, and begins another.
+    fn restart(&mut self) {
+        self.parts = None;
+        let path = self.directory.path();
+        let store = Arc::new(Store::open(path, Some(&network())).unwrap());
+        let settings = self.settings.clone();
+        let registry = Registry::open(Arc::clone(&store), ENGINE.clone(), settings.clone());
+        let registry = Arc::new(registry.unwrap());
+        let clock = AtomicU64::new(1);
+        let runner = Arc::new(Runner {
+            store: Arc::clone(&store),
+            engine: ENGINE.clone(),
+            settings,
+            questions: self.upstream.clone().map(Questions::new),
+            clock: Arc::new(move || clock.fetch_add(1, Ordering::Relaxed)),
+        });
+        let tables = Tables::open(TablesSettings {
+            directory: path.join("tables"),
+            worker: path.join("none"),
+            limits: QueryLimits::default(),
+            walls: Walls::default(),
+        });
+        let feeder =
+            Arc::new(Feeder::new(Arc::clone(&store), Arc::clone(&registry), tables.unwrap()));
+        let health = Arc::new(Health::default());
+        let trouble = Arc::new(Trouble::new(Arc::clone(&health), &registry));
+        let live = Live::new(&runner, &registry, &feeder, &trouble);
+        let older = Older::open(&runner, &registry, &feeder, &trouble).unwrap();
+        trouble.report();
+        self.parts = Some(Parts { store, registry, runner, live, older, trouble, health });
+    }
+}
+
+impl Parts {
+    /// Stores a ledger.
+    fn add(&self, ledger: u32, durability: Durability) {
+        let xdr = &CHAIN[(ledger - FIRST) as usize];
+        let network = network();
+        let view = decode(xdr, network.id()).unwrap();
+        let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
+        self.store.commit(prepared, durability).unwrap();
+    }
+
+    fn add_all(&self, ledgers: std::ops::RangeInclusive<u32>) {
+        ledgers.for_each(|ledger| self.add(ledger, Durability::Synced));
+    }
+
+    fn deploy(
+        &self,
+        owner: &str,
+        project: &str,
+        code: &[u8],
+        contract: ContractId,
+    ) -> Result<Manifest, ProgramError> {
+        let deploy = Deploy {
+            code: code.to_vec(),
+            project_name: project.to_owned(),
+            contracts: vec![contract],
+            public: false,
+        };
+        let deployed = self.registry.deploy(&Owner(owner.to_owned()), deploy, 1);
+        self.trouble.report();
+        deployed
+    }
+
+    fn begin(&self, id: ProgramId, first: u32, last: u32) -> Result<Order, ProgramError> {
+        let entry = self.registry.get(id).ok_or(ProgramError::Unknown(id))?;
+        self.older.begin(&entry, LedgerRange::new(first, last))
+    }
+
+    fn delete(&self, owner: &str, id: ProgramId) -> Result<(), ProgramError> {
+        self.registry.delete(&Owner(owner.to_owned()), id)?;
+        self.older.forget(id);
+        self.live.turn(id);
+        self.trouble.report();
+        Ok(())
+    }
+
+    /// Gives turns until nobody has anything to do.
+    fn settle(&self) {
+        for _ in 0..MANY_TURNS {
+            let mut busy = false;
+            for entry in self.registry.all() {
+                entry.cell.lock().waiting.hurry();
+                busy |= !matches!(self.live.turn(entry.id), Turn::Idle);
+                busy |= !matches!(self.older.turn(entry.id), Turn::Idle);
+            }
+            if !busy {
+                return;
+            }
+        }
+        panic!("there is no end to it");
+    }
+
+    /// Lets writes fail as `plan` says of each, counted from 0.
+    fn fail(&self, plan: impl Fn(u64) -> Option<Fault> + Send + 'static) {
+        let mut count = 0;
+        self.store.faults().plan(move |_| {
+            count += 1;
+            plan(count - 1)
+        });
+    }
+
+    /// The rows of a program, by transaction, in the order in which they were stored.
+    fn rows(&self, id: ProgramId) -> BTreeMap<TransactionPosition, Vec<u8>> {
+        let mut rows = BTreeMap::new();
+        let mut numbers = 0;
+        self.store
+            .row_log_after(id, 0, |number, position, bytes| {
+                numbers += 1;
+                assert_eq!(number, numbers, "the log has no gap");
+                assert!(
+                    rows.insert(position, bytes.to_vec()).is_none(),
+                    "{position:?} comes twice"
+                );
+                Ok(true)
+            })
+            .unwrap();
+        rows
+    }
+
+    fn health(&self, component: &str) -> Option<Component> {
+        self.health.components().get(component).cloned()
+    }
+
+    fn is_down(&self) -> bool {
+        self.health.first_down().is_some()
+    }
+}
+
+/// The rows of a program of this code that saw every ledger as it came.
+fn rows_of(code: &[u8]) -> BTreeMap<TransactionPosition, Vec<u8>> {
+    let scene = Scene::new();
+    let id = scene.deploy("ana", "seen", code, market()).unwrap().id;
+    scene.add_all(FIRST..=LAST);
+    scene.settle();
+    scene.rows(id)
+}

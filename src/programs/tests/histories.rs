@@ -1,0 +1,370 @@
+//! Histories of chance: owners, ledgers, backfills, writes that fail and restarts in any order, beside a
+//! model that knows what each program must have.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU32;
+
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+use crate::programs::backfill::State;
+
+/// Ledgers of one history.
+const LEDGERS: std::ops::RangeInclusive<u32> = FIRST..=26;
+/// What happens in one history, beside turns.
+const STEPS: usize = 40;
+/// Most programs at a time.
+const PROGRAMS: usize = 3;
+const OWNERS: [&str; 2] = ["ana", "bob"];
+
+/// Fails in some ledgers.
+static CODE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    module("(if (i32.eqz (i32.rem_u (local.get $now) (i32.const 7))) (then unreachable))")
+});
+
+/// Rows of a program that saw each ledger as it came.
+static EXPECTED: LazyLock<BTreeMap<TransactionPosition, Vec<u8>>> =
+    LazyLock::new(|| rows_of(&CODE));
+
+/// What a program must have, and what it may.
+struct Model {
+    owner: &'static str,
+    /// Whether the contract that is called is registered.
+    registered: bool,
+    running: bool,
+    must: BTreeSet<u32>,
+    may: BTreeSet<u32>,
+    /// The last backfill: its ledgers that were stored then, and whether it is for the contract.
+    order: Option<(BTreeSet<u32>, bool)>,
+}
+
+struct History {
+    scene: Scene,
+    rng: ChaCha8Rng,
+    stored: BTreeSet<u32>,
+    models: BTreeMap<ProgramId, Model>,
+    projects: u32,
+    /// Writes that are still to fail, in hundred: more than a hundred, and all do.
+    failing: Arc<AtomicU32>,
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        Self {
+            scene: Scene::new(),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            stored: BTreeSet::new(),
+            models: BTreeMap::new(),
+            projects: 0,
+            failing: Arc::default(),
+        }
+    }
+
+    fn any_program(&mut self) -> Option<ProgramId> {
+        let ids: Vec<_> = self.models.keys().copied().collect();
+        ids.choose(&mut self.rng).copied()
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..20) {
+            0..6 => self.ledgers(),
+            6..8 => self.deploy(),
+            8 => self.append(),
+            9 => self.pause_or_resume(),
+            10 => self.delete(),
+            11..13 => self.begin(),
+            13 => self.cancel(),
+            14..16 => self.faults(),
+            16 => self.restart(),
+            _ => {}
+        }
+        self.turns();
+        self.check();
+    }
+
+    /// Ledgers come: the next one, or a piece from anywhere.
+    fn ledgers(&mut self) {
+        // What becomes of ledgers whose write fails is the store's affair.
+        self.scene.store.faults().clear();
+        let missing: Vec<u32> = LEDGERS.filter(|it| !self.stored.contains(it)).collect();
+        let Some(first) = missing.choose(&mut self.rng).copied() else { return };
+        let first = if self.rng.random_bool(0.5) { missing[0] } else { first };
+        let most = self.rng.random_range(1..5);
+        let durability = match self.rng.random_bool(0.5) {
+            true => Durability::Synced,
+            false => Durability::Deferred,
+        };
+        for ledger in (first..).take(most).filter(|it| missing.contains(it)) {
+            self.scene.add(ledger, durability);
+            self.stored.insert(ledger);
+            for model in self.models.values_mut() {
+                let list = if model.registered { &mut model.must } else { &mut model.may };
+                list.insert(ledger);
+            }
+        }
+        self.scene.store.flush().unwrap();
+        self.plan();
+    }
+
+    fn deploy(&mut self) {
+        if self.models.len() >= PROGRAMS {
+            return;
+        }
+        self.projects += 1;
+        let owner = *OWNERS.choose(&mut self.rng).unwrap();
+        let registered = self.rng.random_bool(0.7);
+        let contract = if registered { market() } else { NOBODYS };
+        let project = format!("p{}", self.projects);
+        let known: Vec<_> = self.models.keys().copied().collect();
+        let told = self.scene.deploy(owner, &project, &CODE, contract);
+        let new = self.scene.registry.all().into_iter().find(|it| !known.contains(&it.id));
+        assert!(new.is_some() || told.is_err(), "a deploy that is told is there");
+        if let Some(new) = new {
+            let model = Model {
+                owner,
+                registered,
+                running: true,
+                must: BTreeSet::new(),
+                may: BTreeSet::new(),
+                order: None,
+            };
+            self.models.insert(new.id, model);
+        }
+    }
+
+    fn append(&mut self) {
+        let Some(id) = self.any_program() else { return };
+        let owner = Owner(self.models[&id].owner.to_owned());
+        let told = self.scene.registry.append(&owner, id, vec![market()]);
+        let registered = self.settled(id, |manifest| manifest.contracts.contains(&market()));
+        let model = self.models.get_mut(&id).unwrap();
+        assert!(registered || told.is_err());
+        assert!(registered || !model.registered);
+        if registered && !model.registered {
+            model.registered = true;
+            model.may.extend(&self.stored);
+        }
+    }
+
+    fn pause_or_resume(&mut self) {
+        let Some(id) = self.any_program() else { return };
+        let owner = Owner(self.models[&id].owner.to_owned());
+        let wanted = self.rng.random_bool(0.5);
+        let told = self.scene.registry.set_running(&owner, id, wanted);
+        let running = self.settled(id, |manifest| manifest.running);
+        assert!(running == wanted || told.is_err());
+        self.models.get_mut(&id).unwrap().running = running;
+    }
+
+    fn delete(&mut self) {
+        let Some(id) = self.any_program().filter(|_| self.rng.random_bool(0.5)) else { return };
+        let told = self.scene.delete(self.models[&id].owner, id);
+        let is_there = self.scene.store.program(id).unwrap().is_some();
+        assert!(!is_there || told.is_err());
+        if !is_there {
+            self.models.remove(&id);
+            // Where it was told that it failed, it is noticed that it did not.
+            self.scene.live.turn(id);
+            self.scene.older.turn(id);
+            assert!(self.scene.registry.get(id).is_none());
+            assert!(self.scene.rows(id).is_empty());
+            assert_eq!(self.scene.store.program_backfill(id).unwrap(), None);
+            assert_eq!(self.scene.store.waiting_runs(id).unwrap(), []);
+        }
+    }
+
+    fn begin(&mut self) {
+        let Some(id) = self.any_program() else { return };
+        let first = self.rng.random_range(LEDGERS);
+        let last = self.rng.random_range(first..=*LEDGERS.end());
+        let told = self.scene.begin(id, first, last);
+        let order = self.scene.older.order(id).unwrap();
+        let is_new = order.as_ref().is_some_and(|order| order.state == State::Running)
+            && !matches!(told, Err(ProgramError::BackfillRuns(_)));
+        assert!(is_new || told.is_err());
+        if is_new {
+            let ledgers = order.unwrap().ledgers;
+            let stored: BTreeSet<u32> =
+                self.stored.iter().copied().filter(|it| ledgers.contains(LedgerSeq(*it))).collect();
+            let model = self.models.get_mut(&id).unwrap();
+            // Contracts may be registered before it gets there, and ledgers stored.
+            model.may.extend(ledgers.first.0..=ledgers.last.0);
+            model.order = Some((stored, model.registered));
+        }
+    }
+
+    fn cancel(&mut self) {
+        let Some(id) = self.any_program() else { return };
+        let Some(entry) = self.scene.registry.get(id) else { return };
+        let told = self.scene.older.cancel(&entry);
+        if told.is_ok() {
+            let order = self.scene.older.order(id).unwrap().unwrap();
+            assert_ne!(order.state, State::Running);
+        }
+    }
+
+    /// Some writes will fail, or all of them, until the disk has room again.
+    fn faults(&mut self) {
+        let writes = match self.rng.random_range(0..4) {
+            0 => 0,
+            1 => u32::MAX,
+            _ => self.rng.random_range(1..6),
+        };
+        self.failing.store(writes, Ordering::Relaxed);
+        self.plan();
+    }
+
+    fn plan(&mut self) {
+        let failing = Arc::clone(&self.failing);
+        let mut rng = ChaCha8Rng::seed_from_u64(self.rng.random());
+        self.scene.store.faults().plan(move |_| {
+            let left = failing.load(Ordering::Relaxed);
+            if left == 0 || (left < u32::MAX && rng.random_bool(0.5)) {
+                return None;
+            }
+            if left < u32::MAX {
+                failing.store(left - 1, Ordering::Relaxed);
+            }
+            Some(if rng.random_bool(0.5) { Fault::NotWritten } else { Fault::Written })
+        });
+    }
+
+    fn restart(&mut self) {
+        self.scene.restart();
+        let there: Vec<_> = self.scene.registry.all().iter().map(|entry| entry.id).collect();
+        assert_eq!(there, self.models.keys().copied().collect::<Vec<_>>());
+        self.plan();
+    }
+
+    fn turns(&mut self) {
+        for _ in 0..self.rng.random_range(0..12) {
+            let Some(id) = self.any_program() else { return };
+            let is_live = self.rng.random_bool(0.6);
+            let turn = match is_live {
+                true => self.scene.live.turn(id),
+                false => self.scene.older.turn(id),
+            };
+            let component = if is_live { "programs" } else { "program backfill" };
+            if matches!(turn, Turn::Failed(_)) {
+                let told = self.scene.health(component);
+                assert!(matches!(told, Some(Component::Down(_))), "{told:?}");
+            }
+        }
+    }
+
+    /// A manifest as it is, whatever was told of it.
+    fn settled<T>(&self, id: ProgramId, what: impl Fn(&Manifest) -> T) -> T {
+        let entry = self.scene.registry.get(id).unwrap();
+        let mut cell = entry.cell.lock();
+        cell.settle(&self.scene.store).unwrap();
+        what(&cell.manifest)
+    }
+
+    /// What holds at any moment.
+    fn check(&mut self) {
+        for (id, model) in &self.models {
+            let rows = self.scene.rows(*id);
+            for (position, row) in &rows {
+                assert_eq!(EXPECTED.get(position), Some(row), "{position:?}");
+                let ledger = &position.ledger.0;
+                let may = model.must.contains(ledger) || model.may.contains(ledger);
+                assert!(may, "program {id} has rows of ledger {ledger}");
+            }
+            let order = self.scene.older.order(*id).unwrap();
+            let is_done = order.as_ref().is_some_and(|order| order.state == State::Done);
+            if let (true, Some((ledgers, true))) = (is_done, &model.order) {
+                self.all_are_there(*id, ledgers, &rows);
+            }
+            let entry = self.scene.registry.get(*id).unwrap();
+            let mut cell = entry.cell.lock();
+            cell.settle(&self.scene.store).unwrap();
+            assert_eq!(cell.manifest.running, model.running);
+            assert_eq!(cell.progress.log, rows.len() as u64);
+            let bytes: u64 = rows.values().map(|row| row.len() as u64).sum();
+            assert_eq!(cell.progress.row_bytes, bytes);
+            let waiting: Vec<_> = self.scene.store.waiting_runs(*id).unwrap();
+            let waiting: Vec<_> = waiting.into_iter().map(|run| run.position).collect();
+            assert_eq!(cell.waiting.positions(), waiting);
+            let mut numbers = Vec::new();
+            let visit = |number, _: &[u8]| {
+                numbers.push(number);
+                true
+            };
+            self.scene.store.executions(*id, visit).unwrap();
+            numbers.reverse();
+            assert_eq!(numbers, (1..=cell.progress.executions).collect::<Vec<_>>());
+        }
+    }
+
+    /// Every row of these ledgers is there, or is known to wait.
+    fn all_are_there(
+        &self,
+        id: ProgramId,
+        ledgers: &BTreeSet<u32>,
+        rows: &BTreeMap<TransactionPosition, Vec<u8>>,
+    ) {
+        let entry = self.scene.registry.get(id).unwrap();
+        let cell = entry.cell.lock();
+        for position in EXPECTED.keys().filter(|it| ledgers.contains(&it.ledger.0)) {
+            let is_there = rows.contains_key(position) || cell.waiting.has(*position);
+            assert!(is_there, "program {id} has no row of {position:?}");
+        }
+    }
+
+    /// The disk has room, all ledgers come, all programs run: then nothing is missing.
+    fn end(&mut self) {
+        self.failing.store(0, Ordering::Relaxed);
+        while LEDGERS.count() > self.stored.len() {
+            self.ledgers();
+        }
+        for (id, model) in &mut self.models {
+            let owner = Owner(model.owner.to_owned());
+            self.scene.registry.set_running(&owner, *id, true).unwrap();
+            model.running = true;
+        }
+        self.scene.settle();
+        self.check();
+        assert!(!self.scene.is_down(), "{:?}", self.scene.health.components());
+        for (id, model) in &self.models {
+            let rows = self.scene.rows(*id);
+            self.all_are_there(*id, &model.must, &rows);
+            assert_eq!(self.scene.store.waiting_runs(*id).unwrap(), [], "all ledgers are there");
+            let order = self.scene.older.order(*id).unwrap();
+            assert!(order.is_none_or(|order| order.state != State::Running));
+        }
+        self.scene.registry.unqueue().unwrap();
+        if !self.models.is_empty() {
+            assert_eq!(self.scene.store.queued_after(0, 1000).unwrap(), []);
+        }
+        // What is in memory is what is on disk.
+        self.scene.restart();
+        self.check();
+    }
+}
+
+#[test]
+fn whatever_happens_what_is_told_is_so_and_no_row_is_missing() {
+    let full = std::env::var("ORRERY_TEST_SIZE").is_ok_and(|size| size == "full");
+    let count = if full { 10_000 } else { 40 };
+    let given = std::env::var("ORRERY_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = given.map_or(0..count, |seed: u64| seed..seed + 1);
+    LazyLock::force(&EXPECTED);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let seeds = seeds.clone().filter(move |seed| seed % threads == thread);
+            scope.spawn(|| seeds.for_each(history));
+        }
+    });
+}
+
+fn history(seed: u64) {
+    let ran = std::panic::catch_unwind(|| {
+        let mut history = History::new(seed);
+        (0..STEPS).for_each(|_| history.step());
+        history.end();
+    });
+    assert!(ran.is_ok(), "ORRERY_TEST_SEED={seed} repeats what failed");
+}

@@ -1,0 +1,558 @@
+//! What fails, who is stopped by it, and what is made up for later.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    ContractDataEntry, ExtensionPoint, LedgerCloseMeta, LedgerEntry, LedgerEntryData,
+    LedgerEntryExt, LedgerKey, LedgerKeyContractData, Limits, ReadXdr, ScVal, WriteXdr,
+};
+
+use super::*;
+use crate::programs::backfill::State;
+use crate::programs::begun::Begun;
+use crate::programs::records::{self, Execution, LONGEST_SENTENCE, RunSource};
+use crate::programs::runner::{Effects, MOST_ERRORS_IN_A_ROW, PART_BYTES, Wrote};
+use crate::programs::state::{UpstreamAnswer, UpstreamEntry, UpstreamError, applied_protocol};
+use crate::programs::status;
+
+/// Fails in ledgers of which this holds.
+fn failing(condition: &str) -> Vec<u8> {
+    module(&format!("(if {condition} (then unreachable))"))
+}
+
+fn before(ledger: u32) -> String {
+    format!("(i32.lt_u (local.get $now) (i32.const {ledger}))")
+}
+
+fn from(ledger: u32) -> String {
+    format!("(i32.ge_u (local.get $now) (i32.const {ledger}))")
+}
+
+impl Parts {
+    fn order(&self, id: ProgramId) -> Order {
+        self.older.order(id).unwrap().unwrap()
+    }
+
+    fn manifest(&self, id: ProgramId) -> Manifest {
+        self.registry.get(id).unwrap().cell.lock().manifest.clone()
+    }
+
+    fn status(&self, id: ProgramId) -> status::ProgramStatus {
+        let entry = self.registry.get(id).unwrap();
+        status::of(&self.store, &entry, self.trouble.of(id)).unwrap()
+    }
+
+    fn executions(&self, id: ProgramId) -> u64 {
+        self.registry.get(id).unwrap().cell.lock().progress.executions
+    }
+}
+
+#[test]
+fn a_backfill_runs_a_ledger_again_whose_write_failed() {
+    let code = module("");
+    let expected = rows_of(&code);
+    for fault in [Fault::NotWritten, Fault::Written] {
+        let scene = Scene::new();
+        scene.add_all(FIRST..=LAST);
+        let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
+        scene.begin(id, FIRST, LAST).unwrap();
+        scene.fail(move |write| (write < 120 && write % 3 < 2).then_some(fault));
+        scene.settle();
+        let order = scene.order(id);
+        assert_eq!(order.state, State::Done, "{fault:?}");
+        assert_eq!(scene.rows(id), expected, "{fault:?}");
+        let count = expected.len() as u64;
+        assert_eq!((order.executions, order.rows, order.errors), (count, count, 0), "{fault:?}");
+        assert_eq!(scene.executions(id), count, "each run is recorded once");
+        assert_eq!(order.done(), u64::from(LAST - FIRST + 1));
+        assert!(!scene.is_down());
+    }
+}
+
+#[test]
+fn a_store_that_fails_is_told_and_what_is_told_later_is_on_disk() {
+    let code = module("");
+    let expected = rows_of(&code);
+    let mut scene = Scene::new();
+    scene.add_all(FIRST..=50);
+    let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
+    scene.begin(id, FIRST, 50).unwrap();
+    scene.fail(|_| Some(Fault::NotWritten));
+    let mut turns = 0;
+    while !matches!(scene.older.turn(id), Turn::Failed(_)) {
+        turns += 1;
+        assert!(turns < MANY_TURNS);
+    }
+    let told = match scene.health("program backfill") {
+        Some(Component::Down(told)) => told,
+        other => panic!("{other:?}"),
+    };
+    assert!(told.contains("the store fails for 1 of 1 programs"), "{told}");
+    assert!(!told.contains("No space"), "{told}");
+    assert_eq!(scene.order(id).state, State::Running);
+    assert!(scene.rows(id).is_empty());
+    assert!(scene.registry.set_running(&Owner("ana".to_owned()), id, false).is_err());
+    assert!(scene.manifest(id).running, "what failed is not so");
+    scene.store.faults().clear();
+    scene.settle();
+    assert!(!scene.is_down());
+    scene.restart();
+    assert_eq!(scene.order(id).state, State::Done);
+    let rows = expected.into_iter().filter(|(position, _)| position.ledger.0 <= 50);
+    assert_eq!(scene.rows(id), rows.collect());
+}
+
+#[test]
+fn a_deploy_that_fails_leaves_no_queue_behind() {
+    let scene = Scene::new();
+    scene.fail(|_| Some(Fault::NotWritten));
+    assert!(scene.deploy("ana", "seen", &module(""), market()).is_err());
+    scene.store.faults().clear();
+    scene.add_all(FIRST..=20);
+    assert_eq!(scene.store.queued_after(0, 100).unwrap(), []);
+    // One that failed after it was written is there, and its name is taken.
+    scene.fail(|_| Some(Fault::Written));
+    assert!(scene.deploy("ana", "seen", &module(""), market()).is_err());
+    scene.store.faults().clear();
+    let again = scene.deploy("ana", "seen", &module(""), market());
+    assert!(matches!(again, Err(ProgramError::ProjectExists(_))));
+    let id = scene.registry.all()[0].id;
+    scene.add_all(21..=30);
+    scene.settle();
+    assert!(!scene.rows(id).is_empty());
+    // So is a delete.
+    scene.fail(|_| Some(Fault::Written));
+    assert!(scene.delete("ana", id).is_err());
+    scene.store.faults().clear();
+    scene.settle();
+    assert!(matches!(scene.delete("ana", id), Err(ProgramError::Unknown(_))));
+    assert!(scene.registry.all().is_empty());
+}
+
+#[test]
+fn a_backfill_over_calls_that_fail_ends_itself_and_not_the_program() {
+    let code = failing(&before(80));
+    let all = rows_of(&module("")).into_iter();
+    let expected: BTreeMap<_, _> = all.filter(|(position, _)| position.ledger.0 >= 80).collect();
+    let scene = Scene::new();
+    scene.add_all(FIRST..=79);
+    let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
+    scene.begin(id, FIRST, 79).unwrap();
+    scene.settle();
+    let order = scene.order(id);
+    assert_eq!(order.state, State::Stopped);
+    let message = order.message.as_deref().unwrap();
+    assert!(message.starts_with("stopped after 100 failures in a row, the last one"), "{message}");
+    assert!(order.errors >= u64::from(MOST_ERRORS_IN_A_ROW) && order.next.0 < 79, "{order:?}");
+    assert!(scene.manifest(id).running);
+    assert_eq!(scene.health("programs"), Some(Component::Up(None)));
+    scene.add_all(80..=LAST);
+    scene.settle();
+    assert_eq!(scene.rows(id), expected);
+}
+
+#[test]
+fn what_a_backfill_does_right_does_not_help_a_program_that_fails_on_new_ledgers() {
+    let code = failing(&from(50));
+    let scene = Scene::new();
+    scene.add_all(FIRST..=49);
+    let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
+    let bobs = scene.deploy("bob", "beside", &module(""), market()).unwrap().id;
+    for ledger in 50..=LAST {
+        scene.add(ledger, Durability::Synced);
+        scene.begin(id, 20, 49).unwrap();
+        scene.settle();
+        assert_eq!(scene.order(id).state, State::Done);
+    }
+    let manifest = scene.manifest(id);
+    assert!(!manifest.running);
+    assert!(manifest.stopped_because.unwrap().starts_with("stopped after 100 failures"));
+    assert!(scene.status(id).last_error_message.unwrap().starts_with("stopped after 100"));
+    assert!(scene.manifest(bobs).running);
+    match scene.health("programs") {
+        Some(Component::Up(Some(detail))) => {
+            assert_eq!(detail, "1 of 2 programs are stopped: see the status of each");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn runs_that_came_too_early_are_made_when_the_ledgers_before_theirs_are_there() {
+    let code = module("");
+    let expected = rows_of(&code);
+    let mut scene = Scene::new();
+    let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
+    scene.add_all(60..=80);
+    scene.settle();
+    assert!(scene.rows(id).is_empty());
+    let waiting = scene.status(id).runs_waiting;
+    let of = |first, last| {
+        let inside = |position: &&TransactionPosition| (first..=last).contains(&position.ledger.0);
+        expected.keys().filter(inside).count() as u64
+    };
+    assert!(waiting > 10 && waiting == of(60, 80), "{waiting}");
+    match scene.health("programs") {
+        Some(Component::Up(Some(detail))) => {
+            assert!(detail.contains(&format!("{waiting} runs wait for ledgers")), "{detail}");
+        }
+        other => panic!("{other:?}"),
+    }
+    // A gap is left, a write fails, and the process ends.
+    scene.add_all(20..=58);
+    scene.settle();
+    scene.restart();
+    assert_eq!(scene.status(id).runs_waiting, of(20, 58) + waiting);
+    scene.add(59, Durability::Synced);
+    scene.add_all(81..=LAST);
+    scene.fail(|write| (write < 10).then_some(Fault::NotWritten));
+    scene.settle();
+    assert_eq!(scene.status(id).runs_waiting, of(20, LAST));
+    scene.restart();
+    // Backwards, as nobody imports, but may.
+    for ledger in (FIRST..=19).rev() {
+        scene.add(ledger, Durability::Synced);
+        scene.live.turn(id);
+    }
+    scene.settle();
+    assert_eq!(scene.rows(id), expected);
+    assert_eq!(scene.status(id).runs_waiting, 0);
+    assert_eq!(scene.health("programs"), Some(Component::Up(None)));
+    assert_eq!(scene.store.waiting_runs(id).unwrap(), []);
+}
+
+#[test]
+fn runs_that_wait_go_with_their_program() {
+    let scene = Scene::new();
+    let [id, other] = ["seen", "other"]
+        .map(|project| scene.deploy("ana", project, &module(""), market()).unwrap().id);
+    scene.add_all(60..=70);
+    scene.settle();
+    let waiting = scene.store.waiting_runs(id).unwrap();
+    assert!(!waiting.is_empty());
+    scene.delete("ana", id).unwrap();
+    assert_eq!(scene.store.waiting_runs(id).unwrap(), []);
+    assert_eq!(scene.store.waiting_runs(other).unwrap(), waiting);
+    assert!(scene.store.program_progress(other).unwrap().is_some());
+    // A backfill makes them, too, where there is somebody who knows what was missing.
+    scene.add_all(FIRST..=59);
+    scene.begin(other, 60, 70).unwrap();
+    while scene.order(other).state == State::Running {
+        scene.older.turn(other);
+    }
+    assert_eq!(scene.store.waiting_runs(other).unwrap(), []);
+}
+
+#[test]
+fn contracts_that_were_registered_meanwhile_keep_the_cursor_where_it_is() {
+    let scene = Scene::new();
+    let id = scene.deploy("ana", "seen", &module(""), NOBODYS).unwrap().id;
+    let entry = scene.registry.get(id).unwrap();
+    let before = scene.manifest(id);
+    let position = entry.cell.lock().progress.queue;
+    // Between the look at the contracts and the write, contracts are registered and a ledger is stored.
+    scene.registry.append(&Owner("ana".to_owned()), id, vec![market()]).unwrap();
+    scene.add_all(FIRST..=30);
+    let queued = scene.store.queued_after(0, 100).unwrap();
+    let last = queued.last().unwrap().number;
+    assert!(!scene.live.passed(&entry, &before, last, queued.len()).unwrap());
+    let mut effects = Effects::none(&before, LedgerSeq(30), RunSource::Live);
+    effects.queue = last;
+    let wrote = scene.runner.write(&entry, &effects, |progress, _, _| {
+        progress.queue = last;
+        None
+    });
+    assert_eq!(wrote.unwrap(), Wrote::Nothing);
+    assert_eq!(entry.cell.lock().progress.queue, position);
+    scene.settle();
+    let expected = rows_of(&module(""));
+    let expected = expected.into_iter().filter(|(position, _)| position.ledger.0 <= 30);
+    assert_eq!(scene.rows(id), expected.collect());
+}
+
+#[test]
+fn a_new_order_for_the_same_ledgers_begins_at_their_first() {
+    let code = module("");
+    let scene = Scene::new();
+    scene.add_all(FIRST..=LAST);
+    let id = scene.deploy("ana", "seen", &code, NOBODYS).unwrap().id;
+    scene.begin(id, FIRST, LAST).unwrap();
+    // A write that is under way when the order is cancelled, contracts are registered, and it is given again.
+    let (entry, owner) = (scene.registry.get(id).unwrap(), Owner("ana".to_owned()));
+    scene.older.cancel(&entry).unwrap();
+    scene.registry.append(&owner, id, vec![market()]).unwrap();
+    scene.begin(id, FIRST, LAST).unwrap();
+    scene.settle();
+    assert_eq!(scene.order(id).state, State::Done);
+    assert_eq!(scene.rows(id), rows_of(&code));
+}
+
+#[test]
+fn a_deploy_has_its_place_in_the_queue_before_it_is_cleared() {
+    let scene = Scene::new();
+    let first = scene.deploy("ana", "seen", &module(""), NOBODYS).unwrap().id;
+    std::thread::scope(|scope| {
+        let deploys = scope.spawn(|| {
+            let deploy = |number| scene.deploy("bob", &format!("b{number}"), &module(""), market());
+            (0..20).map(|number| deploy(number).unwrap().id).collect::<Vec<_>>()
+        });
+        for ledger in FIRST..=LAST {
+            scene.add(ledger, Durability::Synced);
+            scene.live.turn(first);
+            scene.registry.unqueue().unwrap();
+        }
+        // Whatever came after a program's place is there for it, or was there before it was one of all.
+        for id in deploys.join().unwrap() {
+            let place = scene.registry.get(id).unwrap().cell.lock().progress.queue;
+            let left: Vec<u32> = scene
+                .store
+                .queued_after(place, 1000)
+                .unwrap()
+                .iter()
+                .map(|it| it.ledger.0)
+                .collect();
+            let next = left.first().copied().unwrap_or(LAST + 1);
+            assert_eq!(left, (next..=LAST).collect::<Vec<_>>());
+        }
+    });
+}
+
+#[test]
+fn a_ledger_that_emits_much_is_written_in_parts() {
+    let settings = Settings {
+        limits: crate::programs::Limits { emitted_bytes: 2 << 20, ..Default::default() },
+        ..Settings::default()
+    };
+    let code = large(1_900_000);
+    let mut scene = Scene::with(settings, None);
+    scene.add_all(FIRST..=20);
+    let id = scene.deploy("ana", "large", &code, market()).unwrap().id;
+    scene.add_all(21..=40);
+    scene.begin(id, FIRST, 20).unwrap();
+    let mut parts = 0;
+    for _ in 0..MANY_TURNS {
+        let turns = [scene.live.turn(id), scene.older.turn(id)];
+        let part = scene.registry.get(id).unwrap().cell.lock().progress.part;
+        if part.is_some() || scene.order(id).part.is_some() {
+            parts += 1;
+            scene.restart();
+        }
+        if turns == [Turn::Idle, Turn::Idle] {
+            break;
+        }
+    }
+    assert!(parts > 0, "no ledger has enough calls");
+    let expected = rows_of(&module(""));
+    let expected: Vec<_> = expected.keys().filter(|position| position.ledger.0 <= 40).collect();
+    let rows = scene.rows(id);
+    assert_eq!(rows.keys().collect::<Vec<_>>(), expected);
+    assert!(rows.values().all(|row| row.len() > 1_900_000));
+    assert_eq!(scene.executions(id), expected.len() as u64, "no part is run twice");
+    assert_eq!(scene.order(id).state, State::Done);
+}
+
+#[test]
+fn what_is_half_done_has_room_for_all_programs_together() {
+    let scene = Scene::new();
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    let manifest = scene.manifest(id);
+    let effects = |bytes| {
+        let mut effects = Effects::none(&manifest, LedgerSeq(9), RunSource::Live);
+        effects.bytes = bytes;
+        effects
+    };
+    let begun = Begun::default();
+    let kept = (1..100).filter(|id| begun.keep(ProgramId(*id), effects(PART_BYTES - 1)).is_ok());
+    assert_eq!(kept.count(), 4);
+    assert!(begun.keep(ProgramId(200), effects(3)).is_ok());
+    assert!(begun.keep(ProgramId(201), effects(PART_BYTES)).is_err());
+    begun.forget(ProgramId(1));
+    assert!(begun.keep(ProgramId(201), effects(PART_BYTES)).is_err(), "it is a part");
+    assert!(begun.take(ProgramId(2), |_| false).is_none());
+    assert!(begun.take(ProgramId(2), |_| true).is_none(), "what does not fit is forgotten");
+}
+
+/// A program whose calls emit so many bytes each.
+fn large(bytes: u32) -> Vec<u8> {
+    let len = (u64::from(bytes) << 32) | 4;
+    module_emitting(&format!(
+        "(call $bytes_new_from_linear_memory (i64.const 4) (i64.const {}))",
+        len.cast_signed()
+    ))
+}
+
+#[test]
+fn the_ledger_of_an_upgrade_goes_by_the_rules_before_it() {
+    let scene = Scene::new();
+    scene.add(FIRST, Durability::Synced);
+    let xdr = &CHAIN[1];
+    let mut meta = LedgerCloseMeta::from_xdr(xdr, Limits::none()).unwrap();
+    let header = match &mut meta {
+        LedgerCloseMeta::V0(meta) => &mut meta.ledger_header,
+        LedgerCloseMeta::V1(meta) => &mut meta.ledger_header,
+        LedgerCloseMeta::V2(meta) => &mut meta.ledger_header,
+    };
+    let old = header.header.ledger_version;
+    header.header.ledger_version += 1;
+    header.hash.0 = Sha256::digest(header.header.to_xdr(Limits::none()).unwrap()).into();
+    let upgraded = meta.to_xdr(Limits::none()).unwrap();
+    let network = network();
+    let view = decode(&upgraded, network.id()).unwrap();
+    let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
+    scene.store.commit(prepared, Durability::Synced).unwrap();
+    let protocol = |ledger| applied_protocol(&scene.store, LedgerSeq(ledger)).unwrap();
+    assert_eq!(scene.store.ledger(LedgerSeq(FIRST + 1)).unwrap().unwrap().protocol, old + 1);
+    assert_eq!((protocol(FIRST), protocol(FIRST + 1)), (Some(old), Some(old)));
+    assert_eq!((protocol(FIRST + 2), protocol(FIRST + 9)), (Some(old + 1), None));
+}
+
+/// Answers as a test says; of data of contracts it says that they have been there for long.
+struct Answers<F>(F);
+
+impl<F: Fn(&[LedgerKey]) -> Result<(), UpstreamError>> Upstream for Answers<F> {
+    fn look_up(&self, keys: &[LedgerKey], _: Duration) -> Result<UpstreamAnswer, UpstreamError> {
+        self.0(keys)?;
+        Ok(UpstreamAnswer { as_of: LedgerSeq(1000), entries: keys.iter().map(old).collect() })
+    }
+}
+
+fn old(key: &LedgerKey) -> Option<UpstreamEntry> {
+    let LedgerKey::ContractData(data) = key else { return None };
+    let LedgerKeyContractData { contract, key, durability } = data.clone();
+    let entry = LedgerEntry {
+        last_modified_ledger_seq: 1,
+        data: LedgerEntryData::ContractData(ContractDataEntry {
+            ext: ExtensionPoint::V0,
+            contract,
+            key,
+            durability,
+            val: ScVal::Void,
+        }),
+        ext: LedgerEntryExt::V0,
+    };
+    Some(UpstreamEntry { entry, live_until: Some(5000) })
+}
+
+#[test]
+fn a_key_that_is_refused_is_a_failed_run_and_nobodys_outage() {
+    let is_ghost = |key: &LedgerKey| format!("{key:?}").contains("ghost");
+    let scene = Scene::asking(Answers(move |keys: &[LedgerKey]| match keys.iter().any(is_ghost) {
+        true => Err(UpstreamError::Refused("http://10.1.2.3/secret says no".to_owned())),
+        false => Ok(()),
+    }));
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    scene.add_all(60..=65);
+    scene.settle();
+    let runs = records::executions(&scene.store, id, None, 500).unwrap();
+    assert!(!runs.is_empty());
+    for run in runs {
+        assert!(run.state_unavailable, "{run:?}");
+        assert!(!run.error.unwrap().contains("10.1.2.3"));
+    }
+    assert!(!scene.is_down());
+}
+
+#[test]
+fn a_server_that_is_out_of_reach_is_told_without_its_address() {
+    let is_up = Arc::new(AtomicBool::new(false));
+    let up = Arc::clone(&is_up);
+    let scene = Scene::asking(Answers(move |_: &[LedgerKey]| match up.load(Ordering::Relaxed) {
+        true => Ok(()),
+        false => Err(UpstreamError::OutOfReach("http://10.1.2.3/secret: refused".to_owned())),
+    }));
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    scene.add_all(60..=65);
+    let mut turns = 0;
+    while !matches!(scene.live.turn(id), Turn::Failed(_)) {
+        turns += 1;
+        assert!(turns < MANY_TURNS);
+    }
+    let (component, told) = scene.health.first_down().unwrap();
+    let own = scene.status(id).last_error_message.unwrap();
+    assert_eq!(component, "programs");
+    for told in [told, own] {
+        assert!(told.contains("out of reach") && !told.contains("10.1.2.3"), "{told}");
+    }
+    is_up.store(true, Ordering::Relaxed);
+    scene.settle();
+    assert!(!scene.is_down() && scene.status(id).last_error_message.is_none());
+    assert!(!scene.rows(id).is_empty());
+}
+
+#[test]
+fn a_server_that_is_behind_holds_up_its_askers_alone() {
+    let scene = Scene::asking(Answers(|_: &[LedgerKey]| {
+        Err(UpstreamError::Behind(LedgerSeq(3), LedgerSeq(60)))
+    }));
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    scene.deploy("bob", "beside", &module(""), NOBODYS).unwrap();
+    scene.add_all(60..=65);
+    let mut turns = 0;
+    while !matches!(scene.live.turn(id), Turn::Failed(_)) {
+        turns += 1;
+        assert!(turns < MANY_TURNS);
+    }
+    match scene.health("programs") {
+        Some(Component::Up(Some(detail))) => {
+            assert_eq!(detail, "1 of 2 programs wait: see the status of each");
+        }
+        other => panic!("{other:?}"),
+    }
+    let told = scene.status(id).last_error_message.unwrap();
+    assert!(told.starts_with("it waits, and is tried again: the server"), "{told}");
+    scene.delete("ana", id).unwrap();
+    assert_eq!(scene.health("programs"), Some(Component::Up(None)));
+}
+
+#[test]
+fn a_run_that_asks_for_too_many_entries_fails() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let scene = Scene::asking(Answers(move |keys: &[LedgerKey]| {
+        count.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }));
+    // Numbers as keys; no two ledgers ask for the same.
+    let many = module(
+        "(local.set $i (i64.const 0))
+         (loop $next
+           (drop (call $has_contract_data
+             (i64.or (i64.const 4) (i64.or
+               (i64.shl (local.get $i) (i64.const 32))
+               (i64.shl (i64.extend_i32_u (local.get $now)) (i64.const 48))))
+             (i64.const 1)))
+           (local.set $i (i64.add (local.get $i) (i64.const 1)))
+           (br_if $next (i64.lt_u (local.get $i) (i64.const 1000))))",
+    );
+    let id = scene.deploy("ana", "many", &many, market()).unwrap().id;
+    scene.add_all(60..=62);
+    scene.settle();
+    let runs = records::executions(&scene.store, id, None, 500).unwrap();
+    assert!(!runs.is_empty());
+    for run in &runs {
+        let error = run.error.as_deref();
+        let fault = "the program asked for more than 64 entries that are not stored";
+        assert_eq!((error, run.state_unavailable), (Some(fault), false));
+    }
+    let asked = asked.load(Ordering::Relaxed);
+    assert!(asked <= runs.len() as u64 * (64 + 200), "{asked} for {} runs", runs.len());
+    assert!(!scene.is_down());
+}
+
+#[test]
+fn sentences_of_earlier_versions_are_cut_when_they_are_read() {
+    let scene = Scene::new();
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    let mut old =
+        Execution::of(LedgerSeq(9), &crate::domain::TxHash::from([1; 32]), RunSource::Live, 1);
+    old.error = Some("€".repeat(100_000));
+    let put = |changes: &mut crate::store::ProgramChanges<'_>| {
+        changes.put_execution(id, 1, &serde_json::to_vec(&old).unwrap())
+    };
+    scene.store.change_programs(put).unwrap();
+    let read = records::executions(&scene.store, id, None, 10).unwrap();
+    let error = read[0].error.as_deref().unwrap();
+    assert!(error.len() <= LONGEST_SENTENCE && error.ends_with('…'));
+}
