@@ -12,7 +12,7 @@ ORRERY := $(CARGO_TARGET_DIR)/debug/orrery
 PACKAGES := build-essential libclang-dev ca-certificates curl
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test test-full lint bench
+.PHONY: help deps build demo test test-full fuzz lint bench
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -44,6 +44,9 @@ test: deps ## Run every test, long suites at their small size
 
 test-full: deps ## Run every test, long suites at their full size (takes hours)
 	ORRERY_TEST_SIZE=full cargo test --locked
+
+fuzz: deps ## Give each parser of foreign bytes a minute of them (SECONDS=36000 for longer)
+	ORRERY_TEST_FUZZ_SECONDS=$(or $(SECONDS),60) cargo test --locked --test fuzz
 
 lint: deps ## Check formatting and lints
 	cargo fmt --check

@@ -11,5 +11,6 @@ mod common {
 
 mod backfill;
 mod disk;
+mod durable;
 mod live;
 mod service;
