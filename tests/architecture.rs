@@ -12,8 +12,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("verify", &["decode", "domain"]),
     ("store", &["decode", "domain", "verify"]),
     ("memory", &[]),
+    ("budget", &[]),
     ("priority", &[]),
-    ("observe", &["domain"]),
+    ("observe", &["budget", "domain"]),
     ("auth", &["domain"]),
     ("source", &["decode", "domain", "observe", "verify"]),
     ("notify", &["source"]),
@@ -21,8 +22,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),
     ("tables", &["domain", "priority"]),
-    ("programs", &["decode", "domain", "memory", "observe", "priority", "store", "tables"]),
-    ("api", &["auth", "decode", "domain", "observe", "priority", "programs", "store", "tables"]),
+    (
+        "programs",
+        &["budget", "decode", "domain", "memory", "observe", "priority", "store", "tables"],
+    ),
+    (
+        "api",
+        &[
+            "auth", "budget", "decode", "domain", "memory", "observe", "priority", "programs",
+            "store", "tables",
+        ],
+    ),
     (
         "service",
         &[

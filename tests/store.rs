@@ -6,6 +6,10 @@ mod common {
     pub mod size;
 }
 
+mod walks {
+    mod bounds;
+}
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

@@ -299,6 +299,11 @@ impl Tokens {
         Ok(claims)
     }
 
+    /// Whether the signature of a token was verified before and need not be verified again.
+    pub fn remembers(&self, token: &str) -> bool {
+        self.verified.read().contains_key(token)
+    }
+
     fn check(&self, claims: &Claims, now: u64) -> Result<(), TokenError> {
         if claims.iss != ISSUER {
             return Err(TokenError::Issuer);

@@ -18,7 +18,6 @@ mod names;
 mod older;
 pub mod records;
 mod registry;
-mod room;
 mod rows;
 mod runner;
 pub mod state;
@@ -46,10 +45,10 @@ use manifest::Manifest;
 use older::Older;
 use records::{Execution, LedgerStats, StatsQuery};
 use registry::Registry;
-use room::Room;
 use runner::Runner;
 use state::Upstream;
 
+use crate::budget::{self, Budget, Holder, Share};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};
 use crate::observe::health::Health;
 use crate::priority::Priority;
@@ -60,10 +59,10 @@ use crate::tables::schema::SchemaLimits;
 
 /// Directory of compiled modules in the data directory.
 const COMPILED: &str = "compiled";
-/// Modules that are checked and compiled at a time, to be deployed.
-const DEPLOYS_AT_ONCE: usize = 2;
+/// Modules that are checked and compiled at a time, to be deployed, of different owners.
+const DEPLOYS_AT_ONCE: u64 = 2;
 /// Trials at a time, of different owners.
-const TRIALS_AT_ONCE: usize = 2;
+const TRIALS_AT_ONCE: u64 = 2;
 
 /// What the operator may choose.
 #[derive(Debug, Clone)]
@@ -121,8 +120,8 @@ pub struct Programs {
     lanes: Arc<Lanes>,
     live: Arc<Live>,
     older: Arc<Older>,
-    deploys: Room,
-    trials: Room,
+    deploys: Budget,
+    trials: Budget,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
 
@@ -157,8 +156,8 @@ impl Programs {
             lanes,
             live,
             older,
-            deploys: Room::new(DEPLOYS_AT_ONCE, DEPLOYS_AT_ONCE),
-            trials: Room::new(TRIALS_AT_ONCE, 1),
+            deploys: one_of_each_owner("deploys", DEPLOYS_AT_ONCE),
+            trials: one_of_each_owner("trials", TRIALS_AT_ONCE),
             threads: Mutex::default(),
         };
         programs.start_threads(health);
@@ -214,7 +213,7 @@ impl Programs {
     /// # Errors
     /// [`ProgramError`], with what to do about it.
     pub fn deploy(&self, owner: &Owner, deploy: Deploy) -> Result<Manifest, ProgramError> {
-        let _place = self.deploys.place(owner).ok_or(ProgramError::Busy)?;
+        let _place = place(&self.deploys, owner)?;
         let now = (self.runner.clock)() / 1000;
         let manifest = self.registry.deploy(owner, deploy, now)?;
         self.lanes.add(manifest.id);
@@ -336,7 +335,7 @@ impl Programs {
     /// # Errors
     /// [`ProgramError`], with what to do about it.
     pub fn try_out(&self, owner: &Owner, wanted: Trial) -> Result<Tried, ProgramError> {
-        let _place = self.trials.place(owner).ok_or(ProgramError::Busy)?;
+        let _place = place(&self.trials, owner)?;
         trial::run(&self.runner, owner, wanted)
     }
 
@@ -382,6 +381,16 @@ impl Programs {
         }
         Ok(())
     }
+}
+
+/// Places for something costly, one of each owner.
+fn one_of_each_owner(name: &'static str, places: u64) -> Budget {
+    Budget::new(name, budget::Limits::without_waiting(places, 1))
+}
+
+/// An owner's place, if there is one now.
+fn place(places: &Budget, owner: &Owner) -> Result<Share, ProgramError> {
+    places.take_now(Holder::of(owner), 1).map_err(|_| ProgramError::Busy)
 }
 
 /// Sums that are removed with one write.
