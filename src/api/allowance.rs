@@ -123,7 +123,12 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (far, address) = listener.accept().await.unwrap();
-        let (client, _) = Client::new(far, address, Pace { grace: HOUR, bytes_per_second: 1 });
+        let (client, _) = Client::new(
+            far,
+            address,
+            Pace { grace: HOUR, bytes_per_second: 1 },
+            &std::sync::Arc::default(),
+        );
         (near, client)
     }
 

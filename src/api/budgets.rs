@@ -49,9 +49,9 @@ impl Budgets {
             Budget::new(name, Limits { all, one, waiting, one_with_waiting: one })
         };
         let instant = |name, all, one| Budget::new(name, Limits::without_waiting(all, one));
-        let connections = settings.connections as u64;
         Self {
-            connections: instant("connections", connections, settings.connections_per_address),
+            // How many there may be of all addresses is not refused: an idle one is closed instead.
+            connections: instant("connections", u64::MAX, settings.connections_per_address),
             farewells: instant("farewells", FAREWELLS, FAREWELLS),
             requests: instant("requests", u64::MAX, settings.requests_in_flight),
             bytes: instant("bytes", settings.bytes_in_flight, settings.bytes_in_flight_per_token),
@@ -150,7 +150,7 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (far, address) = listener.accept().await.unwrap();
         let pace = Pace { grace: Duration::from_secs(1), bytes_per_second: 1 };
-        let (client, _write) = Client::new(far, address, pace);
+        let (client, _write) = Client::new(far, address, pace, &std::sync::Arc::default());
         let waits = place(&readers, Holder::of("somebody"), &client, "reads");
         tokio::pin!(waits);
         assert!(waits.as_mut().now_or_never().is_none());

@@ -39,6 +39,8 @@ pub(super) struct Client {
     pace: Pace,
     traffic: Mutex<Traffic>,
     evicted: Notify,
+    /// Told whenever nothing is left to do for a client.
+    became_idle: Arc<Notify>,
 }
 
 struct Traffic {
@@ -57,12 +59,20 @@ impl Client {
         stream: TcpStream,
         address: SocketAddr,
         pace: Pace,
+        became_idle: &Arc<Notify>,
     ) -> (Arc<Self>, OwnedWriteHalf) {
         let (read, write) = stream.into_split();
         let traffic =
             Traffic { requests: 0, unfinished: 0, idle_since: Instant::now(), deadline: None };
-        let traffic = Mutex::new(traffic);
-        (Arc::new(Self { address, read, pace, traffic, evicted: Notify::new() }), write)
+        let client = Self {
+            address,
+            read,
+            pace,
+            traffic: Mutex::new(traffic),
+            evicted: Notify::new(),
+            became_idle: Arc::clone(became_idle),
+        };
+        (Arc::new(client), write)
     }
 
     /// What it sends.
@@ -149,6 +159,8 @@ impl Drop for Unfinished {
         if traffic.unfinished == 0 {
             traffic.idle_since = Instant::now();
             traffic.deadline = None;
+            drop(traffic);
+            self.0.became_idle.notify_one();
         }
     }
 }

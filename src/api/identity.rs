@@ -96,9 +96,9 @@ fn may_read_metrics(deps: &Deps, head: &Head) -> Result<bool, ApiError> {
 fn verify(deps: &Deps, limits: &Limits, head: &Head) -> Result<Arc<Claims>, ApiError> {
     let token = bearer_token(&head.headers).ok_or(ApiError::NoToken)?;
     let now = (deps.clock)();
-    // A signature costs more than most answers: it is not looked at for an address that guesses.
+    // Such a signature costs more than most answers: none is looked at for an address over its limit.
     if let Some(retry_after) = limits.refused_for(|| client_address(deps, head))
-        && !deps.tokens.remembers(token)
+        && deps.tokens.is_costly(token)
     {
         return Err(ApiError::TooManyRequests { retry_after });
     }

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 use warp::Filter;
@@ -125,8 +125,15 @@ async fn accept(
     let listener = TcpListener::from_std(listener).map_err(ApiError::Listener)?;
     let service = TowerToHyperService::new(warp::service(requests(Arc::clone(&gate))));
     let answer: Answer = Arc::new(move |request| Box::pin(service.call(request)));
-    let mut open =
-        Connections { gate, settings, answer, tasks: JoinSet::new(), clients: HashMap::new() };
+    let became_idle = Arc::new(Notify::new());
+    let mut open = Connections {
+        gate,
+        settings,
+        answer,
+        tasks: JoinSet::new(),
+        became_idle: Arc::clone(&became_idle),
+        clients: HashMap::new(),
+    };
     let mut tidy = tokio::time::interval(TIDY_EVERY);
     tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -136,6 +143,7 @@ async fn accept(
                 open.forget(&ended);
             }
             _ = tidy.tick() => open.tidy(),
+            () = became_idle.notified(), if !open.have_room() => open.make_room(),
             accepted = listener.accept(), if open.have_room() => {
                 match accepted {
                     Ok((stream, address)) => open.welcome(stream, address, &stopping),
@@ -162,22 +170,30 @@ struct Connections {
     settings: ApiSettings,
     answer: Answer,
     tasks: JoinSet<()>,
+    became_idle: Arc<Notify>,
     clients: HashMap<Id, Arc<Client>>,
 }
 
 impl Connections {
-    /// Whether another one may come. When all are taken, the one that has been idle longest is told to end.
+    /// Whether another one may come: one place is free, or can be made so.
     fn have_room(&self) -> bool {
-        if self.clients.len() < self.settings.connections {
-            return true;
-        }
-        let idle = |client: &Arc<Client>| Some((client.idle_since()?, Arc::clone(client)));
-        if let Some((_, client)) =
-            self.clients.values().filter_map(idle).min_by_key(|(since, _)| *since)
+        let taken = self.clients.len();
+        taken < self.settings.connections
+            || (taken == self.settings.connections && self.idle_longest().is_some())
+    }
+
+    /// Tells the one that has been idle longest to end, while there are too many.
+    fn make_room(&self) {
+        if self.clients.len() > self.settings.connections
+            && let Some(client) = self.idle_longest()
         {
             client.evict();
         }
-        false
+    }
+
+    fn idle_longest(&self) -> Option<&Arc<Client>> {
+        let idle = self.clients.values().filter_map(|client| Some((client.idle_since()?, client)));
+        idle.min_by_key(|(since, _)| *since).map(|(_, client)| client)
     }
 
     /// Serves a connection, unless its address has too many.
@@ -204,13 +220,18 @@ impl Connections {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "small answers may be delayed");
         }
-        let (client, write) = Client::new(stream, address, pace);
+        let (client, write) = Client::new(stream, address, pace, &self.became_idle);
         let (answer, settings) = (Arc::clone(&self.answer), self.settings.clone());
         let (serve, told) = (Arc::clone(&client), stopping.clone());
         let task = self.tasks.spawn(async move {
             let _place = place;
             connection(serve, write, answer, settings, told).await;
         });
+        if self.clients.len() >= self.settings.connections
+            && let Some(idle) = self.idle_longest()
+        {
+            idle.evict();
+        }
         self.clients.insert(task.id(), client);
     }
 

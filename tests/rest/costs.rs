@@ -5,14 +5,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use orrery::api::{LARGEST_BODY, RateLimit};
-use orrery::auth::IssueRequest;
+use orrery::auth::{IssueRequest, PublicKey, PublicKeyAlgorithm, Tokens};
 use orrery::budget::Usage;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::http::Connection;
 use crate::common::pubnet;
-use crate::common::server::{Server, TempStore};
+use crate::common::server::{Server, TempStore, now};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const UPLOAD: &str = "/rest/retroshade/deploy";
@@ -296,24 +297,57 @@ fn requests_that_reach_no_route_count_for_their_address() {
     }
 }
 
-/// Only a verified token is remembered, so what is refused here was not verified.
+// A key pair made for these tests: Ed25519 (RFC 8410).
+const ED_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIMm3u8izDURTwdCJscEBwFRiikyChcnCu/Sak8a9DcLW
+-----END PRIVATE KEY-----";
+const ED_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEAzdZStLGmpmK9Ad0MfprMy20g8pnh/P3/08H14SUrdRE=
+-----END PUBLIC KEY-----";
+
+/// A verified token is remembered, so one that stays costly was not verified.
 #[test]
-fn no_signature_is_verified_for_an_address_over_its_limit() {
+fn no_public_key_is_used_for_an_address_over_its_limit() {
+    const LIST: &str = "/rest/events/by-ledger";
     let store = TempStore::new(&pubnet::network());
+    let partner = PublicKey {
+        kid: "partner".into(),
+        algorithm: PublicKeyAlgorithm::EdDsa,
+        pem: ED_PUBLIC.into(),
+    };
+    let secrets = store.directory.path().join("secrets");
+    let tokens = Tokens::open_with_keys(&secrets, &pubnet::network(), &[partner]).unwrap();
+    let tokens = Arc::new(tokens);
     let server = Server::start_with(&store, |deps| {
+        deps.tokens = Arc::clone(&tokens);
         deps.settings.rate_limit = RateLimit::from_setting(1, 3);
     });
-    const LIST: &str = "/rest/events/by-ledger";
-    assert_eq!(server.get(LIST).status, 200);
-    let fresh = server.tokens.issue(&IssueRequest::for_owner("fresh")).unwrap().token;
-    let forged = format!("{}x", &fresh[..fresh.len() - 1]);
+    let key = EncodingKey::from_ed_pem(ED_PRIVATE.as_bytes()).unwrap();
+    let header = Header { kid: Some("partner".into()), ..Header::new(Algorithm::EdDSA) };
+    let issue = |jti: &str| {
+        let claims = json!({
+            "sub": "ana", "exp": now() + 1000, "iat": now(), "iss": "orrery", "plan": "pro",
+            "aud": pubnet::network().id().to_string(), "jti": jti,
+        });
+        jsonwebtoken::encode(&header, &claims, &key).unwrap()
+    };
+    let (known, fresh) = (issue("known"), issue("fresh"));
+    assert!(tokens.is_costly(&known));
+    assert_eq!(server.get_with(LIST, &known).status, 200);
+    assert!(!tokens.is_costly(&known));
+    let (signed, _) = fresh.rsplit_once('.').unwrap();
+    let (_, of_another) = known.rsplit_once('.').unwrap();
+    let forged = format!("{signed}.{of_another}");
     for _ in 0..3 {
         server.get_with(LIST, &forged).error(401, "unauthorized");
     }
-    server.get_with(LIST, &forged).error(429, "too_many_requests");
-    server.get_with(LIST, &fresh).error(429, "too_many_requests");
-    assert!(!server.tokens.remembers(&fresh));
-    assert_eq!(server.get(LIST).status, 200, "who is known is served");
+    for token in [&forged, &fresh] {
+        server.get_with(LIST, token).error(429, "too_many_requests");
+        assert!(tokens.is_costly(token));
+    }
+    for token in [&known, &server.token] {
+        assert_eq!(server.get_with(LIST, token).status, 200, "known and own tokens are served");
+    }
 }
 
 #[test]

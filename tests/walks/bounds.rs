@@ -150,7 +150,7 @@ fn whoever_follows_the_cursors_of_interrupted_walks_meets_every_row_once() {
             classic_events: rng.random_bool(0.5),
             fee_events: rng.random_bool(0.5),
             contracts: None,
-            raw_ledgers: false,
+            raw_ledgers: true,
         };
         let ledgers = chain(&mut rng, &universe, 50);
         let ledgers = any_order(&mut rng, ledgers);
