@@ -9,6 +9,7 @@
 
 pub mod api;
 pub mod auth;
+pub mod budget;
 pub mod config;
 pub mod confinement;
 pub mod control;

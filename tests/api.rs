@@ -2,6 +2,10 @@
 //! what it refuses, how it behaves as an HTTP server, and whether its description is true.
 
 mod common {
+    // Only started and watched here.
+    #[allow(dead_code)]
+    pub mod binary;
+    pub mod client;
     pub mod digest;
     pub mod http;
     // Its rows are compared whole only where the store is asked directly.
@@ -15,9 +19,12 @@ mod common {
 mod rest {
     mod answers;
     mod completeness;
+    mod connections;
+    mod costs;
     mod description;
     mod health;
     mod kept;
+    mod neighbours;
     mod parameters;
     mod protocol;
     mod tokens;

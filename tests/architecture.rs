@@ -12,9 +12,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("verify", &["decode", "domain"]),
     ("store", &["decode", "domain", "verify"]),
     ("memory", &[]),
+    ("budget", &[]),
     ("priority", &[]),
     ("confinement", &[]),
-    ("observe", &["domain"]),
+    ("observe", &["budget", "domain"]),
     ("auth", &["domain"]),
     ("source", &["decode", "domain", "observe", "verify"]),
     ("notify", &["source"]),
@@ -24,9 +25,25 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tables", &["confinement", "domain", "memory", "priority"]),
     (
         "programs",
-        &["confinement", "decode", "domain", "memory", "observe", "priority", "store", "tables"],
+        &[
+            "budget",
+            "confinement",
+            "decode",
+            "domain",
+            "memory",
+            "observe",
+            "priority",
+            "store",
+            "tables",
+        ],
     ),
-    ("api", &["auth", "decode", "domain", "observe", "priority", "programs", "store", "tables"]),
+    (
+        "api",
+        &[
+            "auth", "budget", "decode", "domain", "memory", "observe", "priority", "programs",
+            "store", "tables",
+        ],
+    ),
     (
         "service",
         &[

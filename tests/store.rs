@@ -9,6 +9,10 @@ mod faults {
     mod histories;
 }
 
+mod walks {
+    mod bounds;
+}
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

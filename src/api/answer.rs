@@ -13,12 +13,14 @@ pub(super) struct Answer {
     pub status: StatusCode,
     pub media_type: &'static str,
     pub body: Vec<u8>,
+    /// Whether it says all that was asked for. A page that ends early does not.
+    pub is_complete: bool,
 }
 
 impl Answer {
     /// A JSON document with status 200.
     pub(super) fn json(body: Vec<u8>) -> Self {
-        Self { status: StatusCode::OK, media_type: JSON, body }
+        Self { status: StatusCode::OK, media_type: JSON, body, is_complete: true }
     }
 }
 
@@ -35,7 +37,7 @@ impl Finished {
     /// With this body, which stands for the answer's own when it is the compressed one. It takes no
     /// more memory than it has bytes, however much room it was written into.
     pub(super) fn new(answer: Answer, compressed: Option<Vec<u8>>) -> Self {
-        let Answer { status, media_type, body } = answer;
+        let Answer { status, media_type, body, .. } = answer;
         let gzipped = compressed.is_some();
         let body = compressed.unwrap_or(body).into_boxed_slice().into();
         Self { status, media_type, body, gzipped }

@@ -1,11 +1,12 @@
-//! Where requests that read the store run: a bounded number at a time, a bounded number waiting.
+//! Where requests that read the store run.
 //!
 //! Handing a read to another thread and its answer back costs more than most reads: with a store
 //! that answers at once, a request took 18 µs from memory, 20 µs when it read in place and 34 µs
 //! when it went through `block_in_place`. So the API has a runtime of its own, whose threads read
 //! in place, and which has [`SPARE_THREADS`] threads more than there may be readers: a thread is
-//! always left for the sockets. A runtime does not wake such a thread by itself while another one,
-//! busy reading, is the last that looked at the sockets. Hence [`Readers::watch`]: like the
+//! always left for the sockets; how many read at a time is bounded by the budget of readers
+//! ([`super::budgets`]). A runtime does not wake such a thread by itself while another one,
+//! busy reading, is the last that looked at the sockets. Hence [`Watch`]: like the
 //! monitor of Go's scheduler, it wakes a thread whenever reads last longer than a moment.
 
 use std::convert::Infallible;
@@ -13,9 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
-
-use super::ApiError;
+use tokio::sync::Notify;
 
 /// Threads of the API's runtime that never read.
 pub(super) const SPARE_THREADS: usize = 2;
@@ -26,61 +25,35 @@ const MOMENT: Duration = Duration::from_millis(2);
 /// Moments without a read after which the watch sleeps until the next one.
 const QUIET_MOMENTS: u32 = 50;
 
-/// Seconds after which a client that met a full queue should try again.
-const RETRY_AFTER: u64 = 1;
-
-/// Bounds the work that waits for storage.
-pub(super) struct Readers {
-    turns: Semaphore,
-    waiting: AtomicUsize,
-    most_waiting: usize,
+/// Knows whether requests read the store.
+pub(super) struct Watch {
     reading: AtomicUsize,
-    watch_sleeps: AtomicBool,
-    wake_watch: Notify,
+    sleeps: AtomicBool,
+    wake: Notify,
 }
 
-impl Readers {
-    /// At most `readers` at a time and `most_waiting` waiting for their turn.
-    pub(super) fn new(readers: usize, most_waiting: usize) -> Self {
-        Self {
-            turns: Semaphore::new(readers.max(1)),
-            waiting: AtomicUsize::new(0),
-            most_waiting,
-            reading: AtomicUsize::new(0),
-            watch_sleeps: AtomicBool::new(true),
-            wake_watch: Notify::new(),
-        }
+impl Default for Watch {
+    fn default() -> Self {
+        Self { reading: AtomicUsize::new(0), sleeps: AtomicBool::new(true), wake: Notify::new() }
     }
+}
 
-    /// Runs `work` on this thread when its turn comes; refuses at once when too many wait already.
-    pub(super) async fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, ApiError> {
-        let _turn = match self.turns.try_acquire() {
-            Ok(turn) => turn,
-            Err(_) => self.queue().await?,
-        };
+impl Watch {
+    /// Runs `work`, which reads, on this thread.
+    pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         let _reading = Counted::one_more(&self.reading);
-        if self.watch_sleeps.load(Ordering::Relaxed) {
-            self.wake_watch.notify_one();
+        if self.sleeps.load(Ordering::Relaxed) {
+            self.wake.notify_one();
         }
-        Ok(work())
-    }
-
-    async fn queue(&self) -> Result<SemaphorePermit<'_>, ApiError> {
-        let busy = ApiError::Busy { retry_after: RETRY_AFTER };
-        let place = Counted::one_more(&self.waiting);
-        if place.before >= self.most_waiting {
-            return Err(busy);
-        }
-        // The semaphore is never closed.
-        self.turns.acquire().await.map_err(|_| busy)
+        work()
     }
 
     /// Keeps the sockets of `runtime` attended while reads last. Runs outside that runtime.
-    pub(super) async fn watch(&self, runtime: &Handle) -> Infallible {
+    pub(super) async fn keep(&self, runtime: &Handle) -> Infallible {
         loop {
-            self.watch_sleeps.store(true, Ordering::Relaxed);
-            self.wake_watch.notified().await;
-            self.watch_sleeps.store(false, Ordering::Relaxed);
+            self.sleeps.store(true, Ordering::Relaxed);
+            self.wake.notified().await;
+            self.sleeps.store(false, Ordering::Relaxed);
             let mut quiet = 0;
             while quiet < QUIET_MOMENTS {
                 tokio::time::sleep(MOMENT).await;
@@ -97,20 +70,18 @@ impl Readers {
 }
 
 /// One more of something, until it is dropped: also when work panics or a client goes away.
-struct Counted<'a> {
-    count: &'a AtomicUsize,
-    before: usize,
-}
+struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
     fn one_more(count: &'a AtomicUsize) -> Self {
-        Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -120,40 +91,6 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-    async fn the_queue_is_bounded() {
-        let readers = Arc::new(Readers::new(1, 2));
-        let (release, gate) = mpsc::channel::<()>();
-        let (started, mut running) = tokio::sync::mpsc::unbounded_channel();
-        let blocked = Arc::clone(&readers);
-        let first = tokio::spawn(async move {
-            let wait = move || {
-                started.send(()).unwrap();
-                gate.recv().unwrap();
-            };
-            blocked.run(wait).await
-        });
-        running.recv().await.unwrap();
-        let queued: Vec<_> = (0..2)
-            .map(|number| {
-                let readers = Arc::clone(&readers);
-                tokio::spawn(async move { readers.run(|| number).await.unwrap() })
-            })
-            .collect();
-        while readers.waiting.load(Ordering::Relaxed) < 2 {
-            tokio::task::yield_now().await;
-        }
-        let refused = readers.run(|| ()).await.unwrap_err();
-        assert!(matches!(refused, ApiError::Busy { .. }));
-        release.send(()).unwrap();
-        first.await.unwrap().unwrap();
-        for (number, waiter) in queued.into_iter().enumerate() {
-            assert_eq!(waiter.await.unwrap(), number);
-        }
-        assert_eq!(readers.run(|| 7).await.unwrap(), 7);
-        assert_eq!(readers.waiting.load(Ordering::Relaxed), 0);
-    }
 
     /// The claim that the whole arrangement rests on: while one read lasts, other sockets are
     /// served. Without the watch this test hangs at the first echo.
@@ -166,9 +103,9 @@ mod tests {
             .build()
             .unwrap();
         let outside = tokio::runtime::Runtime::new().unwrap();
-        let readers = Arc::new(Readers::new(1, 1));
-        let (watching, handle) = (Arc::clone(&readers), threads.handle().clone());
-        outside.spawn(async move { watching.watch(&handle).await });
+        let watch = Arc::new(Watch::default());
+        let (watching, handle) = (Arc::clone(&watch), threads.handle().clone());
+        outside.spawn(async move { watching.keep(&handle).await });
 
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -185,13 +122,12 @@ mod tests {
         use std::io::{Read, Write};
         let (release, gate) = mpsc::channel::<()>();
         let (started, running) = mpsc::channel();
-        let reading = Arc::clone(&readers);
         threads.spawn(async move {
             let wait = move || {
                 started.send(()).unwrap();
                 gate.recv().unwrap();
             };
-            reading.run(wait).await.unwrap();
+            watch.during(wait);
         });
         running.recv().unwrap();
         for number in 0..50 {

@@ -64,12 +64,42 @@ pub enum ApiError {
         /// Seconds until the next request is accepted.
         retry_after: u64,
     },
-    /// The queue of the storage readers is full.
+    /// What requests share is taken: places, or memory for bodies and answers.
     #[error("the service is busy: try again in {retry_after} s")]
     Busy {
         /// Seconds after which it is worth trying again.
         retry_after: u64,
     },
+    /// A token, or an address without one, has its share of what requests share.
+    #[error(
+        "too many {what} at a time: wait for one of yours to end, and try again in {retry_after} s"
+    )]
+    OwnShare {
+        /// Of what it has too many.
+        what: &'static str,
+        /// Seconds after which it is worth trying again.
+        retry_after: u64,
+    },
+    /// To find rows would cost more than one request may.
+    #[error("{}", too_expensive(cursor, *skipped, *offset))]
+    TooExpensive {
+        /// With which the same question goes on.
+        cursor: serde_json::Value,
+        /// Rows that `offset` has passed over before.
+        skipped: u64,
+        /// Rows that it was to pass over.
+        offset: u64,
+    },
+    /// The client closed its side of the connection while its request was worked on.
+    #[error(
+        "the connection was closed on your side before the answer was ready: keep it open until then"
+    )]
+    HungUp,
+    /// The metrics are for others.
+    #[error(
+        "the metrics are for clients on the service's own machine: set http.metrics to \"all\" to change that"
+    )]
+    MetricsElsewhere,
     /// The request's body is malformed: one sentence about what is wrong.
     #[error("the request body is malformed: {0}")]
     Body(String),
@@ -132,7 +162,11 @@ impl ApiError {
             Self::BodyTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Self::UriTooLong(_) => (StatusCode::URI_TOO_LONG, "uri_too_long"),
             Self::TooManyRequests { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
+            Self::OwnShare { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
             Self::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            Self::TooExpensive { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "query_too_expensive"),
+            Self::HungUp => (StatusCode::BAD_REQUEST, "client_closed"),
+            Self::MetricsElsewhere => (StatusCode::FORBIDDEN, "forbidden"),
             Self::NotReady(_) | Self::NoPrograms => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
             Self::Body(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             Self::Program(error) => of_program(error),
@@ -143,12 +177,25 @@ impl ApiError {
         }
     }
 
+    /// The JSON body that the client reads.
+    pub(super) fn to_json(&self) -> Vec<u8> {
+        let (_, code) = self.status_and_code();
+        let mut body = serde_json::json!({ "error": self.to_string(), "code": code });
+        if let Self::TooExpensive { cursor, skipped, offset } = self {
+            body["cursor"] = cursor.clone();
+            if *offset > 0 {
+                body["skipped"] = (*skipped).into();
+            }
+        }
+        body.to_string().into_bytes()
+    }
+
     /// Seconds for the `Retry-After` header.
     pub(super) fn retry_after(&self) -> Option<u64> {
         match self {
-            Self::TooManyRequests { retry_after } | Self::Busy { retry_after } => {
-                Some(*retry_after)
-            }
+            Self::TooManyRequests { retry_after }
+            | Self::OwnShare { retry_after, .. }
+            | Self::Busy { retry_after } => Some(*retry_after),
             Self::NotReady(_) | Self::NoPrograms | Self::Token(TokenError::Unverifiable(_)) => {
                 Some(5)
             }
@@ -204,7 +251,21 @@ fn of_query(error: &QueryError) -> (StatusCode, &'static str) {
     }
 }
 
-/// The JSON body of an error.
+/// The sentence about a question that costs too much.
+fn too_expensive(cursor: &serde_json::Value, skipped: u64, offset: u64) -> String {
+    // A text would be shown in quotes.
+    let cursor = cursor.as_str().map_or_else(|| cursor.to_string(), str::to_owned);
+    let passed = match offset {
+        0 => String::new(),
+        _ => format!(", after {skipped} of the {offset} rows of `offset`"),
+    };
+    format!(
+        "no row was found within what one request may cost: narrow it by ledgers or contracts, or go on \
+         with cursor={cursor}{passed}"
+    )
+}
+
+/// The JSON body of an error that never was a request's.
 pub(super) fn body(code: &str, sentence: &str) -> Vec<u8> {
     // Serializing two strings cannot fail.
     serde_json::json!({ "error": sentence, "code": code }).to_string().into_bytes()

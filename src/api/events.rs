@@ -3,7 +3,7 @@
 use super::answer::Answer;
 use super::params::{self, Query};
 use super::router::{Access, Call, Handler, Route, Verb, Work};
-use super::{ApiError, json, page};
+use super::{ApiError, allowance, json, page};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, EventId, LedgerRange};
 use crate::store::{EventQuery, Store, TopicFilter};
@@ -28,7 +28,7 @@ pub(super) const ROUTES: [Route; 5] = [
 fn by_ledger(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
     let ledgers = query.ledgers()?;
-    answer(store, &query, ledgers, Vec::new(), TopicFilter::default())
+    answer(store, call, &query, ledgers, Vec::new(), TopicFilter::default())
 }
 
 fn by_contract(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
@@ -50,20 +50,20 @@ fn by_contract(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let contract = params::path_contract(call.path_value)?;
     let query = Query::parse(call.query, &KNOWN)?;
     let (ledgers, topics) = branch(&query)?;
-    answer(store, &query, ledgers, vec![contract], topics)
+    answer(store, call, &query, ledgers, vec![contract], topics)
 }
 
 fn by_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "contracts"])?;
     let contracts = query.contracts()?;
-    answer(store, &query, None, contracts, TopicFilter::default())
+    answer(store, call, &query, None, contracts, TopicFilter::default())
 }
 
 fn by_ledger_and_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     const KNOWN: [&str; 7] = ["limit", "offset", "cursor", "order", "from", "to", "contracts"];
     let query = Query::parse(call.query, &KNOWN)?;
     let (ledgers, contracts) = (query.ledgers()?, query.contracts()?);
-    answer(store, &query, ledgers, contracts, TopicFilter::default())
+    answer(store, call, &query, ledgers, contracts, TopicFilter::default())
 }
 
 fn by_transaction(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
@@ -93,18 +93,27 @@ fn branch(query: &Query<'_>) -> Result<(Option<LedgerRange>, TopicFilter), ApiEr
 
 fn answer(
     store: &Store,
+    call: &Call<'_>,
     query: &Query<'_>,
     ledgers: Option<LedgerRange>,
     contracts: Vec<ContractId>,
     topics: TopicFilter,
 ) -> Result<Answer, ApiError> {
-    let page = page::page(query, |query| Ok(query.number("cursor", u64::MAX)?.map(EventId)))?;
+    let cursor = |query: &Query<'_>| Ok(query.number("cursor", u64::MAX)?.map(EventId));
+    let page = page::page(query, call.allowance, cursor)?;
     let mut list = json::List::with_room_for(page.limit);
+    let mut is_complete = true;
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = EventQuery { ledgers, contracts, topics, page };
-        store.events(&question, |event| list.event(event))?;
+        is_complete = allowance::walk(call, page.skip(), |bounds, goes_on| {
+            let walked = store.events_within(&question, bounds, |event| {
+                list.event(event);
+                goes_on(list.len())
+            })?;
+            Ok((walked.map(|id| id.0), !list.is_empty()))
+        })?;
     }
-    Ok(Answer::json(list.finish()))
+    Ok(Answer { is_complete, ..Answer::json(list.finish()) })
 }
 
 #[cfg(test)]

@@ -1,38 +1,41 @@
 //! What happens to every request before and after its handler: request id, size, route, rate limit,
-//! token and body on the way in; compression, headers, log and metrics on the way out.
+//! token, what it may cost, and body on the way in; compression, headers, log and metrics on the way out.
 //!
 //! Nothing but an answer ever leaves here: every failure, a panic included, becomes a JSON error.
 
-use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::{FutureExt, Stream, StreamExt};
-use tokio::time::{Instant as Deadline, timeout_at};
+use bytes::Bytes;
+use futures_util::{FutureExt, Stream};
+use parking_lot::Mutex;
 use warp::Buf;
 use warp::http::header::{
-    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER,
-    TRANSFER_ENCODING, VARY, WWW_AUTHENTICATE,
+    ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
 };
 use warp::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use warp::reply::Response;
 
+use super::allowance::{Allowance, ROOM};
 use super::answer::{Answer, Finished, JSON};
 use super::answers::{Answers, Question};
-use super::blocking::Readers;
-use super::limits::{Caller, Limits};
-use super::router::{self, Access, Call, Handler, Match, Route, Verb, Work};
-use super::{ApiError, Deps, LARGEST_BODY, LONGEST_URI, RequestSummary, compression, cors, error};
-use crate::auth::{Claims, TokenError, decide};
-use crate::domain::Owner;
+use super::blocking::Watch;
+use super::budgets::{Budgets, Holding, place, refused};
+use super::client::Client;
+use super::identity::{self, Identity};
+use super::limits::Limits;
+use super::router::{self, Call, Handler, Match, Route, Verb, Work};
+use super::{ApiError, Deps, LONGEST_URI, RequestSummary, compression, cors, intake, metrics};
+use crate::auth::TokenError;
+use crate::budget::{Holder, Share};
 use crate::store::Store;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const LONGEST_REQUEST_ID: usize = 128;
+
+/// How long the text of the metrics is handed out before it is made anew.
+const METRICS_KEPT: Duration = Duration::from_secs(1);
 
 /// The head of a request.
 pub(super) struct Head {
@@ -40,17 +43,18 @@ pub(super) struct Head {
     pub path: String,
     pub query: String,
     pub headers: HeaderMap,
-    pub peer: SocketAddr,
+    pub client: Arc<Client>,
 }
 
 /// The one way in.
 pub(super) struct Gate {
     deps: Deps,
     limits: Limits,
-    readers: Readers,
-    /// Where requests wait for what takes long.
-    patient: Readers,
+    budgets: Budgets,
+    watch: Watch,
     answers: Answers,
+    /// The metrics as they were handed out last: plain, and compressed.
+    metrics: [Mutex<Option<(Instant, Finished)>>; 2],
 }
 
 /// What a request that may be answered comes to.
@@ -64,7 +68,7 @@ struct Outcome {
 struct Admitted<'a> {
     route: &'static Route,
     path_value: &'a str,
-    owner: Option<Owner>,
+    identity: Identity,
 }
 
 /// What came of a request's body.
@@ -78,15 +82,24 @@ enum Body {
 
 impl Gate {
     pub(super) fn new(deps: Deps) -> Self {
-        let limits = Limits::new(deps.settings.rate_limit);
-        let readers = Readers::new(deps.settings.readers, deps.settings.waiting_readers);
-        let patient = Readers::new(deps.settings.slow_requests, deps.settings.waiting_readers);
-        Self { deps, limits, readers, patient, answers: Answers::new() }
+        Self {
+            limits: Limits::new(deps.settings.rate_limit),
+            budgets: Budgets::new(&deps.settings),
+            deps,
+            watch: Watch::default(),
+            answers: Answers::new(),
+            metrics: Default::default(),
+        }
     }
 
-    /// Where requests read the store.
-    pub(super) fn readers(&self) -> &Readers {
-        &self.readers
+    /// Keeps sockets attended while requests read the store.
+    pub(super) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// What requests and connections share.
+    pub(super) fn budgets(&self) -> &Budgets {
+        &self.budgets
     }
 
     /// Answers a request.
@@ -98,10 +111,9 @@ impl Gate {
         let started = Instant::now();
         let found = router::find(&head.method, &head.path);
         let mut body_state = Body::Consumed;
-        let outcome = AssertUnwindSafe(self.outcome(&head, found, body, &mut body_state))
-            .catch_unwind()
-            .await
-            .unwrap_or(Err(ApiError::Panic));
+        let mut holding = Holding { unfinished: head.client.begin(), request: None, bytes: None };
+        let work = self.outcome(&head, found, body, &mut holding, &mut body_state);
+        let outcome = AssertUnwindSafe(work).catch_unwind().await.unwrap_or(Err(ApiError::Panic));
         let id = request_id(&head.headers);
         if let Err(error) = &outcome {
             log_failure(&head, &id, error);
@@ -109,7 +121,7 @@ impl Gate {
         let was_kept = outcome.as_ref().ok().and_then(|outcome| outcome.as_ref()?.was_kept);
         let response = self.response(&head, found, outcome, id, body_state);
         self.report(&head, found, &response, was_kept, started);
-        response
+        response.map(|body| holding.until_sent(body).into())
     }
 
     async fn outcome<B: Buf>(
@@ -117,49 +129,153 @@ impl Gate {
         head: &Head,
         found: Match<'_>,
         body: impl Stream<Item = Result<B, warp::Error>>,
+        holding: &mut Holding,
         body_state: &mut Body,
     ) -> Result<Option<Outcome>, ApiError> {
-        let admitted = self.admit(head, found);
-        // A body that nobody wants is read all the same, so that the connection can go on.
-        let largest = match &admitted {
-            Ok(Some(admitted)) => admitted.route.verb.largest_body(),
-            _ => LARGEST_BODY,
+        let admitted = self.admit(head, found, holding);
+        let wanted = match &admitted {
+            Ok(Some(admitted)) => self.reserve(head, admitted, holding),
+            _ => Ok(None),
         };
-        let body = match has_body(&head.headers) {
-            true => self.read(head, body, largest).await,
-            false => Ok(Bytes::new()),
+        let has_body = intake::has_body(&head.headers);
+        let limit = self.deps.settings.body_timeout;
+        let read = match (&wanted, &mut holding.bytes) {
+            _ if !has_body => Ok(Bytes::new()),
+            (Ok(Some(Intake { largest, .. })), Some(share)) => {
+                intake::read(body, *largest, share, limit).await
+            }
+            // A body that nobody wants is read all the same, so that the connection can go on.
+            _ => intake::pass_over(&head.headers, body, limit).await.map(|()| Bytes::new()),
         };
-        if body.is_err() {
+        if read.is_err() {
             *body_state = Body::Abandoned;
         }
         // Who has no right is told so, whatever the body is.
-        let Some(Admitted { route, path_value, owner }) = admitted? else { return Ok(None) };
-        let body = match (body?, route.verb) {
-            (body, Verb::Post { .. }) => body,
-            _ => Bytes::new(),
+        let Some(admitted) = admitted? else { return Ok(None) };
+        let _upload = wanted?;
+        let body = read?;
+        self.work(head, &admitted, &body, holding).await.map(Some)
+    }
+
+    /// Takes what a request's body costs before it is read; none when the route wants no body.
+    fn reserve(
+        &self,
+        head: &Head,
+        admitted: &Admitted<'_>,
+        holding: &mut Holding,
+    ) -> Result<Option<Intake>, ApiError> {
+        let Verb::Post { largest } = admitted.route.verb else { return Ok(None) };
+        let largest = match admitted.route.work {
+            // The same module takes less room in a form than in JSON.
+            Work::Upload(_) if intake::is_form(&head.headers) => largest.min(super::LARGEST_FORM),
+            _ => largest,
         };
+        if !intake::has_body(&head.headers) {
+            return Ok(Some(Intake { largest, _place: None }));
+        }
+        let room = intake::room(&head.headers, largest)?;
+        let holder = admitted.identity.holder;
+        let place = match admitted.route.work {
+            Work::Upload(_) => {
+                let place = self.budgets.uploads.take_now(holder, 1);
+                Some(place.map_err(|refusal| refused(refusal, "uploads"))?)
+            }
+            _ => None,
+        };
+        self.take_bytes(holding, holder, room as u64)?;
+        Ok(Some(Intake { largest, _place: place }))
+    }
+
+    /// Makes the request's share of bytes larger.
+    fn take_bytes<'h>(
+        &self,
+        holding: &'h mut Holding,
+        holder: Holder,
+        more: u64,
+    ) -> Result<&'h mut Share, ApiError> {
+        let taken = match holding.bytes.take() {
+            Some(mut share) => {
+                let grown = share.grow_to(share.amount() + more);
+                holding.bytes = Some(share);
+                grown
+            }
+            None => self.budgets.bytes.take_now(holder, more).map(|share| {
+                holding.bytes = Some(share);
+            }),
+        };
+        taken.map_err(|refusal| refused(refusal, "bytes"))?;
+        // It was put there above.
+        holding.bytes.as_mut().ok_or(ApiError::Panic)
+    }
+
+    /// What the handler of a route makes of a request.
+    async fn work(
+        &self,
+        head: &Head,
+        admitted: &Admitted<'_>,
+        body: &Bytes,
+        holding: &mut Holding,
+    ) -> Result<Outcome, ApiError> {
+        let Admitted { route, path_value, identity } = admitted;
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let owner = identity.owner.as_ref();
         let query = &head.query;
-        let call = Call { path_value, query, body: &body, content_type, owner: owner.as_ref() };
+        let call = Call { path_value, query, body, content_type, owner, allowance: None };
         let wants_gzip = compression::wants_gzip(&head.headers);
         let finished = |answer| Outcome { answer: finish(answer, wants_gzip), was_kept: None };
         match route.work {
-            Work::Memory(handler) => handler(&self.deps, &call).map(finished),
-            Work::Blocking(handler) => {
-                self.readers.run(|| handler(&self.deps, &call).map(finished)).await?
+            Work::Memory(handler) => {
+                let outcome = handler(&self.deps, &call).map(finished)?;
+                if !identity.is_exempt {
+                    self.take_bytes(holding, identity.holder, outcome.answer.body.len() as u64)?;
+                }
+                Ok(outcome)
             }
-            Work::Slow(handler) => {
-                let work = || handler(&self.deps, &call).map(finished);
-                // It may wait for other processes; the reactor's work goes to another thread.
-                self.patient.run(|| tokio::task::block_in_place(work)).await?
+            Work::Metrics => {
+                self.metrics(wants_gzip).map(|answer| Outcome { answer, was_kept: None })
+            }
+            Work::Blocking(handler) => {
+                let _place = self.reader(head, identity).await?;
+                let room = self.take_bytes(holding, identity.holder, ROOM)?;
+                let allowance = Allowance::new(&self.deps.settings.scan, &head.client, room);
+                let call = Call { allowance: Some(&allowance), ..call };
+                self.watch.during(|| handler(&self.deps, &call).map(finished))
             }
             Work::Kept(handler) => {
                 let Call { path_value, query, .. } = call;
                 let question = Question { route: route.template, path_value, query, wants_gzip };
-                self.kept(&question, handler).await
+                self.kept(&question, handler, head, identity, holding).await
+            }
+            Work::Query(handler) | Work::Change(handler) | Work::Upload(handler) => {
+                let _place = self.slow_place(head, identity, route.work).await?;
+                let room = match route.work {
+                    Work::Change(_) => ROOM,
+                    _ => self.deps.settings.largest_answer,
+                };
+                self.take_bytes(holding, identity.holder, room)?;
+                // It may wait for other processes; the reactor's work goes to another thread.
+                tokio::task::block_in_place(|| handler(&self.deps, &call).map(finished))
             }
         }
-        .map(Some)
+    }
+
+    /// A place for reading the store.
+    async fn reader(&self, head: &Head, identity: &Identity) -> Result<Share, ApiError> {
+        place(&self.budgets.readers, identity.holder, &head.client, "reads").await
+    }
+
+    /// A place for what may take seconds. It counts for the owner, whatever the token.
+    async fn slow_place(
+        &self,
+        head: &Head,
+        identity: &Identity,
+        work: Work,
+    ) -> Result<Share, ApiError> {
+        let holder = identity.owner.as_ref().map_or(identity.holder, Holder::of);
+        match work {
+            Work::Query(_) => place(&self.budgets.queries, holder, &head.client, "queries").await,
+            _ => place(&self.budgets.changes, holder, &head.client, "changes of programs").await,
+        }
     }
 
     /// The answer of a route whose answers are kept: from memory when the store has not changed.
@@ -167,31 +283,59 @@ impl Gate {
         &self,
         question: &Question<&str>,
         handler: Handler<Store>,
+        head: &Head,
+        identity: &Identity,
+        holding: &mut Holding,
     ) -> Result<Outcome, ApiError> {
         let store = &self.deps.store;
         let kept = store.generation().and_then(|now| self.answers.get(question, now));
         if let Some(answer) = kept {
+            self.take_bytes(holding, identity.holder, answer.body.len() as u64)?;
             return Ok(Outcome { answer, was_kept: Some(true) });
         }
-        let work = || {
+        let _place = self.reader(head, identity).await?;
+        let room = self.take_bytes(holding, identity.holder, ROOM)?;
+        let allowance = Allowance::new(&self.deps.settings.scan, &head.client, room);
+        self.watch.during(|| {
             // Before the first row is read: whatever is written meanwhile makes this one the past.
             let generation = store.generation();
             let Question { path_value, query, wants_gzip, .. } = *question;
-            let answer = finish(handler(store, &Call::reading(path_value, query))?, wants_gzip);
-            if let Some(generation) = generation {
+            let call = Call { allowance: Some(&allowance), ..Call::reading(path_value, query) };
+            let answer = handler(store, &call)?;
+            let is_complete = answer.is_complete;
+            let answer = finish(answer, wants_gzip);
+            // How far an incomplete one got is an accident.
+            if let Some(generation) = generation.filter(|_| is_complete) {
                 self.answers.keep(question, generation, &answer);
             }
             Ok(Outcome { answer, was_kept: Some(false) })
-        };
-        self.readers.run(work).await?
+        })
+    }
+
+    /// The metrics, made anew when they are older than a moment.
+    fn metrics(&self, wants_gzip: bool) -> Result<Finished, ApiError> {
+        let mut kept = self.metrics[usize::from(wants_gzip)].lock();
+        if let Some((made, answer)) = &*kept
+            && made.elapsed() < METRICS_KEPT
+        {
+            return Ok(answer.clone());
+        }
+        let answer = finish(metrics::text(&self.deps, &self.budgets.usages())?, wants_gzip);
+        *kept = Some((Instant::now(), answer.clone()));
+        Ok(answer)
     }
 
     /// Whether the request may reach a handler, and which; `None` when it only asks for options.
-    fn admit<'a>(&self, head: &Head, found: Match<'a>) -> Result<Option<Admitted<'a>>, ApiError> {
-        if head.path.len() + head.query.len() > LONGEST_URI {
-            return Err(ApiError::UriTooLong(LONGEST_URI));
-        }
-        match found {
+    fn admit<'a>(
+        &self,
+        head: &Head,
+        found: Match<'a>,
+        holding: &mut Holding,
+    ) -> Result<Option<Admitted<'a>>, ApiError> {
+        let outcome = match found {
+            _ if head.path.len() + head.query.len() > LONGEST_URI => {
+                Err(ApiError::UriTooLong(LONGEST_URI))
+            }
             Match::Unknown => Err(ApiError::unknown_route(&head.path)),
             Match::Options(_) => Ok(None),
             Match::WrongMethod(_) => {
@@ -199,84 +343,16 @@ impl Gate {
                 Err(ApiError::Method { method, allow: found.methods().allow() })
             }
             Match::Handle(route, path_value) => {
-                let claims = self.authorize(head, route)?;
-                let owner = claims.map(|claims| Owner(claims.sub.clone()));
-                Ok(Some(Admitted { route, path_value, owner }))
+                let identity = identity::authorize(&self.deps, &self.limits, head, route)?;
+                if !identity.is_exempt {
+                    let share = self.budgets.requests.take_now(identity.holder, 1);
+                    holding.request = Some(share.map_err(|refusal| refused(refusal, "requests"))?);
+                }
+                return Ok(Some(Admitted { route, path_value, identity }));
             }
-        }
-    }
-
-    fn authorize(&self, head: &Head, route: &Route) -> Result<Option<Arc<Claims>>, ApiError> {
-        let by_address = || Caller::address(self.client_address(head));
-        match route.access {
-            Access::Probe | Access::Operator => Ok(None),
-            Access::Public => self.limits.count(by_address).map(|()| None),
-            Access::Token(right) => {
-                let claims = match self.verify(&head.headers) {
-                    Ok(claims) => claims,
-                    Err(error) => {
-                        // Guessing tokens is limited too.
-                        self.limits.count(by_address)?;
-                        return Err(error);
-                    }
-                };
-                self.limits.count(|| Caller::Token(claims.jti.clone()))?;
-                decide(&claims, right, &self.deps.network)?;
-                Ok(Some(claims))
-            }
-        }
-    }
-
-    fn verify(&self, headers: &HeaderMap) -> Result<Arc<Claims>, ApiError> {
-        let token = bearer_token(headers).ok_or(ApiError::NoToken)?;
-        self.deps.tokens.verify_at(token, (self.deps.clock)()).map_err(ApiError::Token)
-    }
-
-    /// The address that a rate limit counts: the peer's, or, behind a trusted proxy, the last one
-    /// in `X-Forwarded-For` that is not a trusted proxy's.
-    fn client_address(&self, head: &Head) -> IpAddr {
-        let trusted = &self.deps.settings.trusted_proxies;
-        let peer = head.peer.ip().to_canonical();
-        if !trusted.contains(&peer) {
-            return peer;
-        }
-        let lists = head.headers.get_all(FORWARDED_FOR).iter().rev();
-        let hops = lists.filter_map(|value| value.to_str().ok()).flat_map(|list| list.rsplit(','));
-        hops.map_while(|hop| hop.trim().parse::<IpAddr>().ok())
-            .find(|hop| !trusted.contains(hop))
-            .unwrap_or(peer)
-    }
-
-    /// Reads a body of at most `largest` bytes to its end.
-    async fn read<B: Buf>(
-        &self,
-        head: &Head,
-        body: impl Stream<Item = Result<B, warp::Error>>,
-        largest: usize,
-    ) -> Result<Bytes, ApiError> {
-        let too_large = ApiError::BodyTooLarge(largest);
-        let announced = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-        if announced
-            .and_then(|text| text.parse().ok())
-            .is_some_and(|length: usize| length > largest)
-        {
-            return Err(too_large);
-        }
-        let limit = self.deps.settings.body_timeout;
-        let deadline = Deadline::now() + limit;
-        let mut body = pin!(body);
-        let mut received = BytesMut::new();
-        loop {
-            match timeout_at(deadline, body.next()).await {
-                Err(_) => return Err(ApiError::BodyTooSlow(limit.as_secs())),
-                Ok(None) => return Ok(received.freeze()),
-                Ok(Some(Err(_))) => return Err(ApiError::BrokenBody),
-                Ok(Some(Ok(chunk))) => received.put(chunk),
-            }
-            if received.len() > largest {
-                return Err(too_large);
-            }
-        }
+        };
+        identity::count_stray(&self.deps, &self.limits, head)?;
+        outcome
     }
 
     fn response(
@@ -286,7 +362,7 @@ impl Gate {
         outcome: Result<Option<Outcome>, ApiError>,
         id: HeaderValue,
         body_state: Body,
-    ) -> Response {
+    ) -> Reply {
         let mut response = match outcome {
             Ok(Some(outcome)) => success(outcome.answer),
             Ok(None) => options(found),
@@ -310,7 +386,7 @@ impl Gate {
         &self,
         head: &Head,
         found: Match<'_>,
-        response: &Response,
+        response: &Reply,
         was_kept: Option<bool>,
         started: Instant,
     ) {
@@ -324,6 +400,16 @@ impl Gate {
     }
 }
 
+/// A response whose body does not hold anything yet.
+type Reply = warp::http::Response<Bytes>;
+
+/// What is taken for a body before it is read.
+struct Intake {
+    largest: usize,
+    /// That no other module of the token is being sent.
+    _place: Option<Share>,
+}
+
 /// Compresses an answer when the client wants that and it pays.
 fn finish(answer: Answer, wants_gzip: bool) -> Finished {
     // Whatever goes wrong with compressing, the answer itself is there.
@@ -331,9 +417,9 @@ fn finish(answer: Answer, wants_gzip: bool) -> Finished {
     Finished::new(answer, compressed.flatten())
 }
 
-fn success(finished: Finished) -> Response {
+fn success(finished: Finished) -> Reply {
     let Finished { status, media_type, body, gzipped } = finished;
-    let mut response = Response::new(body.into());
+    let mut response = Reply::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
@@ -344,16 +430,16 @@ fn success(finished: Finished) -> Response {
     response
 }
 
-fn options(found: Match<'_>) -> Response {
-    let mut response = Response::default();
+fn options(found: Match<'_>) -> Reply {
+    let mut response = Reply::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(found.methods().allow()));
     response
 }
 
-fn failure(error: &ApiError) -> Response {
-    let (status, code) = error.status_and_code();
-    let mut response = Response::new(error::body(code, &error.to_string()).into());
+fn failure(error: &ApiError) -> Reply {
+    let (status, _) = error.status_and_code();
+    let mut response = Reply::new(error.to_json().into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
@@ -382,18 +468,6 @@ fn log_failure(head: &Head, id: &HeaderValue, error: &ApiError) {
         ApiError::Panic => tracing::error!(id, path, "a handler panicked"),
         _ => {}
     }
-}
-
-fn has_body(headers: &HeaderMap) -> bool {
-    headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING)
-}
-
-/// The token of the one `Authorization: Bearer …` header.
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let mut given = headers.get_all(AUTHORIZATION).iter();
-    let (Some(value), None) = (given.next(), given.next()) else { return None };
-    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// The client's id of the request when it can be logged as it is, else a fresh one.

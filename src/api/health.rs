@@ -9,7 +9,7 @@ use super::router::{Access, Call, Handler, Route, Verb, Work};
 use super::{ApiError, Deps};
 use crate::domain::EventId;
 use crate::observe::health::Component;
-use crate::store::StoreStatus;
+use crate::store::StoreEnds;
 
 const fn route(template: &'static str, handler: Handler<Deps>) -> Route {
     Route { template, verb: Verb::Get, access: Access::Probe, work: Work::Memory(handler) }
@@ -66,11 +66,11 @@ impl From<Component> for State {
 }
 
 fn health(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
-    Ok(json(&record(deps, &deps.store.status())))
+    Ok(json(&record(deps, &deps.store.ends())))
 }
 
-fn record<'a>(deps: &'a Deps, status: &StoreStatus) -> Record<'a> {
-    let latest = status.latest().map(|ledger| ledger.0);
+fn record<'a>(deps: &'a Deps, ends: &StoreEnds) -> Record<'a> {
+    let latest = ends.latest.map(|ledger| ledger.0);
     let network_latest = deps.health.network_latest().map(|ledger| ledger.0);
     let components: BTreeMap<_, State> =
         deps.health.components().into_iter().map(|(name, state)| (name, state.into())).collect();
@@ -81,11 +81,11 @@ fn record<'a>(deps: &'a Deps, status: &StoreStatus) -> Record<'a> {
         service: if all_up { "up" } else { "down" },
         service_latest_ledger: latest,
         network_latest_ledger: network_latest,
-        oldest_ledger: status.oldest().map(|ledger| ledger.0),
+        oldest_ledger: ends.oldest.map(|ledger| ledger.0),
         lag_ledgers: network_latest
             .zip(follows(latest))
             .map(|(tip, stored)| tip.saturating_sub(stored)),
-        lag_seconds: status
+        lag_seconds: ends
             .latest_close_time
             .filter(|_| deps.health.follows())
             .map(|closed| (deps.clock)().saturating_sub(closed)),
@@ -93,7 +93,7 @@ fn record<'a>(deps: &'a Deps, status: &StoreStatus) -> Record<'a> {
         version: env!("CARGO_PKG_VERSION"),
         network: deps.network.name(),
         network_passphrase: deps.network.passphrase(),
-        warning: warning(status.last_event_id),
+        warning: warning(ends.last_event_id),
     }
 }
 

@@ -78,6 +78,16 @@ impl List {
         Self { out, time: None, tx: None, contract: None, topics: Default::default() }
     }
 
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Whether it has no element yet.
+    pub fn is_empty(&self) -> bool {
+        self.out.len() <= 1
+    }
+
     /// Closes the array.
     pub fn finish(mut self) -> Vec<u8> {
         self.out.push(b']');

@@ -1,11 +1,14 @@
 //! Rate limits: of a token, and of a client address where no token counts.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use parking_lot::RwLock;
 
 use super::ApiError;
 
@@ -63,13 +66,20 @@ pub(super) struct Limits {
     limiter: Option<DefaultKeyedRateLimiter<Caller>>,
     clock: DefaultClock,
     checks: AtomicU32,
+    /// Addresses that were refused, until when. What is over is swept out with the others.
+    refused: RwLock<HashMap<IpAddr, Instant>>,
 }
 
 impl Limits {
     pub(super) fn new(limit: Option<RateLimit>) -> Self {
         let quota = |limit: RateLimit| Quota::per_second(limit.per_second).allow_burst(limit.burst);
         let limiter = limit.map(|limit| RateLimiter::keyed(quota(limit)));
-        Self { limiter, clock: DefaultClock::default(), checks: AtomicU32::new(0) }
+        Self {
+            limiter,
+            clock: DefaultClock::default(),
+            checks: AtomicU32::new(0),
+            refused: RwLock::default(),
+        }
     }
 
     /// Counts a request of `caller`, and refuses it when it is one too many.
@@ -77,12 +87,34 @@ impl Limits {
         let Some(limiter) = &self.limiter else { return Ok(()) };
         if self.checks.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
             limiter.retain_recent();
+            let now = Instant::now();
+            self.refused.write().retain(|_, until| *until > now);
         }
-        limiter.check_key(&caller()).map_err(|too_early| {
+        let caller = caller();
+        limiter.check_key(&caller).map_err(|too_early| {
             let wait = too_early.wait_time_from(self.clock.now());
-            ApiError::TooManyRequests { retry_after: wait.as_secs_f64().ceil().max(1.0) as u64 }
+            if let Caller::Address(address) = caller {
+                self.refused.write().insert(address, Instant::now() + wait);
+            }
+            ApiError::TooManyRequests { retry_after: retry_after(wait) }
         })
     }
+
+    /// Seconds until an address, which is over its limit, may ask again; none when it may. Counts nothing.
+    pub(super) fn refused_for(&self, address: impl FnOnce() -> IpAddr) -> Option<u64> {
+        let refused = self.refused.read();
+        if refused.is_empty() {
+            return None;
+        }
+        let Caller::Address(address) = Caller::address(address()) else { return None };
+        let left = refused.get(&address)?.checked_duration_since(Instant::now())?;
+        (!left.is_zero()).then(|| retry_after(left))
+    }
+}
+
+/// Whole seconds that a client is told to wait.
+fn retry_after(wait: Duration) -> u64 {
+    wait.as_secs_f64().ceil().max(1.0) as u64
 }
 
 #[cfg(test)]
@@ -100,6 +132,19 @@ mod tests {
         assert!(matches!(refused, ApiError::TooManyRequests { retry_after: 1 }));
         assert!(limits.count(|| Caller::Token("b".into())).is_ok());
         assert!(limits.count(|| Caller::address([127, 0, 0, 1].into())).is_ok());
+    }
+
+    #[test]
+    fn a_refused_address_is_known_until_it_may_ask_again() {
+        let limits = Limits::new(RateLimit::from_setting(1, 2));
+        let address: IpAddr = [192, 0, 2, 1].into();
+        for _ in 0..2 {
+            assert!(limits.count(|| Caller::address(address)).is_ok());
+            assert_eq!(limits.refused_for(|| address), None);
+        }
+        assert!(limits.count(|| Caller::address(address)).is_err());
+        assert_eq!(limits.refused_for(|| address), Some(1));
+        assert_eq!(limits.refused_for(|| [192, 0, 2, 2].into()), None);
     }
 
     #[test]

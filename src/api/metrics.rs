@@ -1,10 +1,9 @@
 //! `/metrics`: passes on the text that the operator's side of the process hands out.
 
-use warp::http::StatusCode;
-
 use super::answer::Answer;
-use super::router::{Access, Call, Route, Verb, Work};
+use super::router::{Access, Route, Verb, Work};
 use super::{ApiError, Deps};
+use crate::budget::Usage;
 
 /// Text format 0.0.4 of Prometheus.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -14,10 +13,11 @@ pub(super) const ROUTES: [Route; 1] = [Route {
     template: "/metrics",
     verb: Verb::Get,
     access: Access::Operator,
-    work: Work::Memory(metrics),
+    work: Work::Metrics,
 }];
 
-fn metrics(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+/// The metrics, with what is taken of the API's budgets.
+pub(super) fn text(deps: &Deps, usages: &[Usage]) -> Result<Answer, ApiError> {
     let text = deps.metrics.as_ref().ok_or_else(|| ApiError::unknown_route("/metrics"))?;
-    Ok(Answer { status: StatusCode::OK, media_type: MEDIA_TYPE, body: text().into_bytes() })
+    Ok(Answer { media_type: MEDIA_TYPE, ..Answer::json(text(usages).into_bytes()) })
 }

@@ -2,14 +2,17 @@
 //! asked of [`crate::store`], never how it keeps its answers.
 //!
 //! A request passes, in this order: [`server`] (connections and their limits), [`gate`] (request
-//! id, route, rate limit, token, body), a handler of its area ([`events`], [`transactions`],
+//! id, route, rate limit and token by [`identity`], its share of the [`budgets`], its body by [`intake`]), a handler of its area ([`events`], [`transactions`],
 //! [`completeness`], [`health`], [`description`], [`metrics`]) unless the answer is still known
 //! ([`answers`]), and [`gate`] again (compression, headers, log). Each area has a table of its routes; a
 //! handler is a plain function from parameters to an answer.
 
+mod allowance;
 mod answer;
 mod answers;
 mod blocking;
+mod budgets;
+mod client;
 mod completeness;
 mod compression;
 mod cors;
@@ -18,6 +21,8 @@ mod error;
 mod events;
 mod gate;
 mod health;
+mod identity;
+mod intake;
 mod json;
 mod limits;
 mod metrics;
@@ -33,12 +38,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use allowance::ScanLimits;
 pub use error::ApiError;
 pub use json::List as EventList;
 pub use limits::RateLimit;
 pub use server::serve;
 
 use crate::auth::Tokens;
+use crate::budget::Usage;
 use crate::domain::Network;
 use crate::observe::health::Health;
 use crate::programs::Programs;
@@ -46,6 +53,12 @@ use crate::store::{IndexedAs, Store};
 
 /// Largest request body, in bytes, of every route that does not say otherwise.
 pub const LARGEST_BODY: usize = 256 * 1024;
+
+/// Largest body with a module of 2 MiB as base64 or in a form, in bytes.
+const LARGEST_FORM: usize = 3 << 20;
+
+/// Largest body with a module of 2 MiB as an array of numbers, in bytes.
+const LARGEST_UPLOAD: usize = 9 << 20;
 
 /// Longest path and query, in bytes: room for 200 contracts and for 16 long topics.
 pub const LONGEST_URI: usize = 32 * 1024;
@@ -67,10 +80,25 @@ pub struct Deps {
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Custom indexing programs; without them their routes answer 503.
     pub programs: Option<Arc<Programs>>,
-    /// Text of `/metrics`; without it the route does not exist.
-    pub metrics: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    /// Text of `/metrics`, given what is taken of the API's budgets; without it the route does not exist.
+    pub metrics: Option<MetricsText>,
     /// Told of every answered request.
     pub on_request: Option<RequestObserver>,
+}
+
+/// Makes the text of `/metrics`.
+pub type MetricsText = Arc<dyn Fn(&[Usage]) -> String + Send + Sync>;
+
+/// Who may read `/metrics`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MetricsFor {
+    /// Clients on the service's own machine.
+    #[default]
+    Loopback,
+    /// Everybody.
+    All,
+    /// Nobody.
+    Off,
 }
 
 /// Told of every answered request.
@@ -85,14 +113,32 @@ pub struct ApiSettings {
     pub cors_origins: Vec<String>,
     /// Proxies whose `X-Forwarded-For` is believed when a client's address counts.
     pub trusted_proxies: Vec<IpAddr>,
-    /// Connections at a time; further ones wait to be accepted.
+    /// Who may read `/metrics`.
+    pub metrics_for: MetricsFor,
+    /// Connections at a time. When all are taken, the one that has been idle longest is closed.
     pub connections: usize,
-    /// Requests that read the store at a time.
+    /// Connections of one address at a time; of an IPv6 address, of its /64 network. Trusted proxies may
+    /// have any number.
+    pub connections_per_address: u64,
+    /// Requests of one token at a time, or of one address without a token.
+    pub requests_in_flight: u64,
+    /// Bytes of bodies and answers in memory, of all requests.
+    pub bytes_in_flight: u64,
+    /// Bytes of bodies and answers in memory, of the requests of one token, or of one address without.
+    pub bytes_in_flight_per_token: u64,
+    /// Bytes that are reserved for the answer to a query, and to what is sent with a module.
+    pub largest_answer: u64,
+    /// What a question to the store may cost.
+    pub scan: ScanLimits,
+    /// Requests that read the store at a time; half of them of one token.
     pub readers: usize,
-    /// Requests that may wait for a reader; further ones are answered 503.
+    /// Requests that may wait for a place, of each kind; further ones are answered 503. A quarter of them
+    /// of one token.
     pub waiting_readers: usize,
-    /// Requests at a time that take long, such as queries over tables.
+    /// Queries over tables at a time, and changes of programs at a time; a quarter of them of one owner.
     pub slow_requests: usize,
+    /// How long a client may take to send the head of its first request.
+    pub first_request_timeout: Duration,
     /// How long a client may take to send a request's head, and how long an idle connection stays
     /// open.
     pub header_timeout: Duration,
@@ -100,6 +146,10 @@ pub struct ApiSettings {
     pub body_timeout: Duration,
     /// How long a client may leave an answer unread.
     pub write_timeout: Duration,
+    /// How long a client may take to read a whole answer, beside what its length allows.
+    pub answer_timeout: Duration,
+    /// Bytes of an answer for which there is another second.
+    pub answer_bytes_per_second: u64,
     /// How long requests in flight may take once the server is told to stop.
     pub stop_timeout: Duration,
     /// What of each ledger is indexed.
@@ -113,13 +163,23 @@ impl Default for ApiSettings {
             rate_limit: Some(RateLimit::default()),
             cors_origins: Vec::new(),
             trusted_proxies: Vec::new(),
+            metrics_for: MetricsFor::default(),
             connections: 1024,
+            connections_per_address: 64,
+            requests_in_flight: 32,
+            bytes_in_flight: 256 << 20,
+            bytes_in_flight_per_token: 64 << 20,
+            largest_answer: 16 << 20,
+            scan: ScanLimits::default(),
             readers: 2 * cores,
             waiting_readers: 256,
             slow_requests: 16,
+            first_request_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(15),
             write_timeout: Duration::from_secs(30),
+            answer_timeout: Duration::from_secs(10),
+            answer_bytes_per_second: 64 << 10,
             stop_timeout: Duration::from_secs(10),
             indexed_as: IndexedAs::default(),
         }

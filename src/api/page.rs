@@ -1,6 +1,7 @@
 //! Pages: `limit`, `offset`, `cursor` and `order`, as every list takes them.
 
 use super::ApiError;
+use super::allowance::Allowance;
 use super::params::Query;
 use crate::domain::{Direction, Page};
 
@@ -10,13 +11,23 @@ const LARGEST_LIMIT: usize = 1000;
 /// Reads the page that a query asks for; `cursor` reads the position that a cursor names.
 pub(super) fn page<C>(
     query: &Query<'_>,
+    allowance: Option<&Allowance<'_>>,
     cursor: impl FnOnce(&Query<'_>) -> Result<Option<C>, ApiError>,
 ) -> Result<Page<C>, ApiError> {
+    let offset = query.number("offset", u64::MAX)?.unwrap_or(0);
+    if let Some(most) = allowance.map(|allowance| allowance.limits.offset)
+        && offset > most
+    {
+        let problem = format!(
+            "is {offset}: give {most} at the most, and go on from the last row of a page with 'cursor'"
+        );
+        return Err(ApiError::parameter("offset", problem));
+    }
     let order = [("asc", Direction::OldestFirst), ("desc", Direction::NewestFirst)];
     Ok(Page {
         direction: query.word("order", &order)?.unwrap_or_default(),
         cursor: cursor(query)?,
-        offset: query.number("offset", u64::MAX)?.unwrap_or(0),
+        offset,
         limit: limit(query)?,
     })
 }
@@ -39,7 +50,8 @@ mod tests {
     fn parse(raw: &str) -> Result<Page<u64>, String> {
         let query = Query::parse(raw, &["limit", "offset", "cursor", "order"])
             .map_err(|error| error.to_string())?;
-        page(&query, |query| query.number("cursor", u64::MAX)).map_err(|error| error.to_string())
+        page(&query, None, |query| query.number("cursor", u64::MAX))
+            .map_err(|error| error.to_string())
     }
 
     #[test]

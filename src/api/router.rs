@@ -4,6 +4,7 @@ use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use warp::http::Method;
 
+use super::allowance::Allowance;
 use super::answer::Answer;
 use super::{
     ApiError, Deps, completeness, description, events, health, metrics, retroshade, transactions,
@@ -46,10 +47,16 @@ impl Access {
 pub(super) enum Work {
     /// It answers from memory.
     Memory(Handler<Deps>),
+    /// The metrics, which are kept for a moment.
+    Metrics,
     /// It may wait for storage, or works longer than a reactor should.
     Blocking(Handler<Deps>),
-    /// It may take seconds: a module is compiled, a query runs.
-    Slow(Handler<Deps>),
+    /// It asks tables, which may take seconds.
+    Query(Handler<Deps>),
+    /// It changes programs, and may wait for what others do with them.
+    Change(Handler<Deps>),
+    /// Like `Change`, with a module in its body that is checked and compiled.
+    Upload(Handler<Deps>),
     /// Like `Blocking`, and the answer depends on nothing but the store and the call: it is kept, finished,
     /// until the store changes ([`super::answers`]).
     Kept(Handler<Store>),
@@ -59,7 +66,7 @@ pub(super) enum Work {
 pub(super) type Handler<Source> = fn(&Source, &Call<'_>) -> Result<Answer, ApiError>;
 
 /// What a handler is given of a request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     /// The segment in braces, not yet decoded; empty when the template has none.
     pub path_value: &'a str,
@@ -71,13 +78,15 @@ pub(super) struct Call<'a> {
     pub content_type: Option<&'a str>,
     /// Whose token it is; none on public routes.
     pub owner: Option<&'a Owner>,
+    /// What a question to the store may cost; none where that is bounded otherwise.
+    pub allowance: Option<&'a Allowance<'a>>,
 }
 
 impl<'a> Call<'a> {
     /// A call that brings nothing but path and query.
     pub(super) fn reading(path_value: &'a str, query: &'a str) -> Self {
         static EMPTY: Bytes = Bytes::new();
-        Self { path_value, query, body: &EMPTY, content_type: None, owner: None }
+        Self { path_value, query, body: &EMPTY, content_type: None, owner: None, allowance: None }
     }
 
     /// Whose token it is, on a route that asks for one.
@@ -103,14 +112,6 @@ impl Verb {
             Self::Get => matches!(*method, Method::GET | Method::HEAD),
             Self::Post { .. } => *method == Method::POST,
             Self::Delete => *method == Method::DELETE,
-        }
-    }
-
-    /// Bytes of a body that are read.
-    pub(super) fn largest_body(self) -> usize {
-        match self {
-            Self::Post { largest } => largest,
-            Self::Get | Self::Delete => super::LARGEST_BODY,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::answer::Answer;
 use super::params::{self, Query};
 use super::router::{Access, Call, Handler, Route, Verb, Work};
-use super::{ApiError, json, page};
+use super::{ApiError, allowance, json, page};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, LedgerRange, ParseError, TxHash};
 use crate::store::{Store, TransactionPosition, TransactionQuery};
@@ -25,27 +25,27 @@ pub(super) const ROUTES: [Route; 5] = [
 fn by_ledger(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
     let ledgers = query.ledgers()?;
-    answer(store, &query, ledgers, Vec::new())
+    answer(store, call, &query, ledgers, Vec::new())
 }
 
 fn by_contract(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let contract = params::path_contract(call.path_value)?;
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
     let ledgers = query.ledgers()?;
-    answer(store, &query, ledgers, vec![contract])
+    answer(store, call, &query, ledgers, vec![contract])
 }
 
 fn by_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "contracts"])?;
     let contracts = query.contracts()?;
-    answer(store, &query, None, contracts)
+    answer(store, call, &query, None, contracts)
 }
 
 fn by_ledger_and_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
     const KNOWN: [&str; 7] = ["limit", "offset", "cursor", "order", "from", "to", "contracts"];
     let query = Query::parse(call.query, &KNOWN)?;
     let (ledgers, contracts) = (query.ledgers()?, query.contracts()?);
-    answer(store, &query, ledgers, contracts)
+    answer(store, call, &query, ledgers, contracts)
 }
 
 fn by_hash(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
@@ -57,17 +57,25 @@ fn by_hash(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
 
 fn answer(
     store: &Store,
+    call: &Call<'_>,
     query: &Query<'_>,
     ledgers: Option<LedgerRange>,
     contracts: Vec<ContractId>,
 ) -> Result<Answer, ApiError> {
-    let page = page::page(query, |query| cursor(store, query))?;
+    let page = page::page(query, call.allowance, |query| cursor(store, query))?;
     let mut list = json::List::with_room_for(page.limit);
+    let mut is_complete = true;
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = TransactionQuery { ledgers, contracts, page };
-        store.transactions(&question, |transaction| list.transaction(transaction))?;
+        is_complete = allowance::walk(call, page.skip(), |bounds, goes_on| {
+            let walked = store.transactions_within(&question, bounds, |transaction| {
+                list.transaction(transaction);
+                goes_on(list.len())
+            })?;
+            Ok((walked.map(|hash| hash.to_string()), !list.is_empty()))
+        })?;
     }
-    Ok(Answer::json(list.finish()))
+    Ok(Answer { is_complete, ..Answer::json(list.finish()) })
 }
 
 /// The position of the transaction that the cursor names. It need not satisfy the filter.

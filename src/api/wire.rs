@@ -1,23 +1,30 @@
-//! The socket of a connection, with two habits that the HTTP library lacks: a client that does not
-//! read is given up after a while, and a request that is not HTTP is answered in JSON as well.
+//! The socket of a connection, with two habits that the HTTP library lacks: a client that reads too
+//! slowly is given up, and a request that is not HTTP is answered in JSON as well.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::time::{Instant, Sleep};
 
+use super::budgets::RETRY_AFTER;
+use super::client::Client;
 use super::error;
 
-/// A TCP stream with a limit on how long a write may stall.
+/// A TCP stream with limits on how long a write may stall, and on how long answers may take to leave.
 pub(super) struct Wire {
-    stream: TcpStream,
+    client: Arc<Client>,
+    stream: OwnedWriteHalf,
     patience: Duration,
     /// Runs while the client's window is full.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Whether a line of the request's head has ended since something was written.
+    has_line: bool,
     replacement: Option<Replacement>,
     /// Whether a request was refused here already.
     refused: bool,
@@ -32,8 +39,16 @@ struct Replacement {
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream, patience, stalled: None, replacement: None, refused: false }
+    pub(super) fn new(client: Arc<Client>, stream: OwnedWriteHalf, patience: Duration) -> Self {
+        Self {
+            client,
+            stream,
+            patience,
+            stalled: None,
+            has_line: false,
+            replacement: None,
+            refused: false,
+        }
     }
 
     /// Whether a request that is not HTTP has been answered.
@@ -51,8 +66,12 @@ impl Wire {
             self.stalled = None;
             return outcome;
         }
-        let patience = self.patience;
-        let sleep = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        let (patience, client) = (self.patience, &self.client);
+        let sleep = self.stalled.get_or_insert_with(|| {
+            let stall_ends = Instant::now() + patience;
+            let ends = client.deadline().map_or(stall_ends, |deadline| deadline.min(stall_ends));
+            Box::pin(tokio::time::sleep_until(ends))
+        });
         ready!(sleep.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -84,7 +103,18 @@ impl AsyncRead for Wire {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let client = Arc::clone(&self.client);
+        let stream: &TcpStream = client.read_half().as_ref();
+        loop {
+            ready!(stream.poll_read_ready(cx))?;
+            match stream.try_read_buf(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => {
+                    self.has_line = self.has_line || buffer.filled().contains(&b'\n');
+                    return Poll::Ready(outcome.map(drop));
+                }
+            }
+        }
     }
 }
 
@@ -95,7 +125,7 @@ impl AsyncWrite for Wire {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         if self.replacement.is_none()
-            && let Some(better) = json_for_bare_error(bytes)
+            && let Some(better) = json_for_bare_error(bytes, self.has_line)
         {
             let stands_for = bytes.len();
             self.replacement = Some(Replacement { bytes: better, written: 0, stands_for });
@@ -104,6 +134,7 @@ impl AsyncWrite for Wire {
         if self.replacement.is_some() {
             return self.poll_replacement(cx);
         }
+        self.has_line = false;
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.unless_stalled(cx, outcome)
     }
@@ -114,9 +145,10 @@ impl AsyncWrite for Wire {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
-        if self.replacement.is_some() || json_for_bare_error(first).is_some() {
+        if self.replacement.is_some() || json_for_bare_error(first, true).is_some() {
             return self.poll_write(cx, first);
         }
+        self.has_line = false;
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
         self.unless_stalled(cx, outcome)
     }
@@ -134,9 +166,17 @@ impl AsyncWrite for Wire {
     }
 }
 
+/// Status, code and sentence for a path and query that do not fit.
+const URI_TOO_LONG: (&str, &str, &str) = (
+    "414 URI Too Long",
+    "uri_too_long",
+    "the path and query are too long: ask for fewer values at a time",
+);
+
 /// The library answers what it cannot parse with a bare status line. It is told from an answer of
-/// ours by what it lacks: a request id.
-fn json_for_bare_error(bytes: &[u8]) -> Option<Vec<u8>> {
+/// ours by what it lacks: a request id. It does not say which part of a head is too large: before the
+/// first line has ended (`has_line`), it is the path and query.
+fn json_for_bare_error(bytes: &[u8], has_line: bool) -> Option<Vec<u8>> {
     let status = bytes.strip_prefix(b"HTTP/1.")?.get(1..5)?;
     if status[..2] != *b" 4" || !bytes.ends_with(b"\r\n\r\n") {
         return None;
@@ -146,11 +186,8 @@ fn json_for_bare_error(bytes: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let (status, code, sentence) = match &status[1..] {
-        b"414" => (
-            "414 URI Too Long",
-            "uri_too_long",
-            "the path and query are too long: ask for fewer values at a time",
-        ),
+        b"414" => URI_TOO_LONG,
+        b"431" if !has_line => URI_TOO_LONG,
         b"431" => (
             "431 Request Header Fields Too Large",
             "headers_too_large",
@@ -168,11 +205,15 @@ fn json_for_bare_error(bytes: &[u8]) -> Option<Vec<u8>> {
 /// An answer for a client whose request never became one; the connection closes after it.
 pub(super) fn whole_answer(status: &str, code: &str, sentence: &str) -> Vec<u8> {
     let body = error::body(code, sentence);
+    let retry_after = match status.starts_with("429") {
+        true => &format!("retry-after: {RETRY_AFTER}\r\n"),
+        false => "",
+    };
     let head = [
         &format!("HTTP/1.1 {status}"),
         "content-type: application/json",
         &format!("content-length: {}", body.len()),
-        "connection: close",
+        &format!("{retry_after}connection: close"),
         "\r\n",
     ];
     let mut answer = head.join("\r\n").into_bytes();
@@ -187,11 +228,16 @@ mod tests {
     #[test]
     fn only_bare_client_errors_are_replaced() {
         let bare = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-        let better = String::from_utf8(json_for_bare_error(bare).unwrap()).unwrap();
+        let better = String::from_utf8(json_for_bare_error(bare, true).unwrap()).unwrap();
         assert!(better.starts_with("HTTP/1.1 400 Bad Request\r\n"));
         let (_, body) = better.split_once("\r\n\r\n").unwrap();
         let body: serde_json::Value = serde_json::from_str(body).unwrap();
         assert_eq!(body["code"], "bad_request");
+        let large = b"HTTP/1.1 431 X\r\ncontent-length: 0\r\n\r\n";
+        for (has_line, status) in [(true, "HTTP/1.1 431 "), (false, "HTTP/1.1 414 ")] {
+            let better = json_for_bare_error(large, has_line).unwrap();
+            assert!(better.starts_with(status.as_bytes()));
+        }
         for other in [
             &b"HTTP/1.1 200 OK\r\n\r\n"[..],
             b"HTTP/1.1 404 Not Found\r\nx-request-id: 1\r\n\r\n",
@@ -200,7 +246,7 @@ mod tests {
             b"",
             b"[]",
         ] {
-            assert!(json_for_bare_error(other).is_none());
+            assert!(json_for_bare_error(other, true).is_none());
         }
     }
 }

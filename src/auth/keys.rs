@@ -89,6 +89,12 @@ impl KeyRing {
             .map_err(AuthError::Signing)
     }
 
+    /// Whether to verify a token takes a public key's signature, which costs far more than the service's own.
+    pub(super) fn is_costly(&self, token: &str) -> bool {
+        let header = jsonwebtoken::decode_header(token).ok();
+        header.and_then(|header| header.kid).is_some_and(|kid| self.others.contains_key(&kid))
+    }
+
     /// Checks form and signature of a token, and whether its key may speak for its owner. Returns its
     /// claims, which are not checked otherwise.
     pub(super) fn open(&self, token: &str) -> Result<Claims, TokenError> {

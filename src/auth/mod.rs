@@ -326,6 +326,13 @@ impl Tokens {
         Ok(claims)
     }
 
+    /// Whether it would cost much to verify a token: it was not before, and its issuer has a public key.
+    pub fn is_costly(&self, token: &str) -> bool {
+        token.len() <= LONGEST_TOKEN
+            && !self.verified.read().contains_key(token)
+            && self.keys.is_costly(token)
+    }
+
     fn check(&self, claims: &Claims, now: u64) -> Result<(), TokenError> {
         if claims.iss != ISSUER {
             return Err(TokenError::Issuer);

@@ -4,6 +4,7 @@
 //! (`ORRERY_SECTION_KEY`), then in the flags; the last one found wins, and each value remembers
 //! where it came from. `schema/config.reference.toml` documents every key.
 
+mod limits;
 mod load;
 mod programs;
 mod sources;
@@ -15,11 +16,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use limits::Limits;
 pub use load::{Layers, Origin, Settings};
 pub use programs::{Programs, Queries};
 pub use sources::{LakeReader, LakeSpec, SourcePlan, SourceSpec};
 pub use values::{
-    CorsOrigin, Header, PublicKeyFile, Secret, SecretUrl, SourceAddress, SourceKind, Start,
+    CorsOrigin, Header, MetricsReaders, PublicKeyFile, Secret, SecretUrl, SourceAddress,
+    SourceKind, Start,
 };
 
 use crate::auth::Plan;
@@ -70,6 +73,8 @@ pub struct Http {
     pub trusted_proxies: Vec<IpAddr>,
     /// Connections at a time.
     pub connections: NonZeroU32,
+    /// Who may read `/metrics`.
+    pub metrics: MetricsReaders,
 }
 
 /// `[index]`
@@ -82,15 +87,6 @@ pub struct Index {
     /// The only contracts whose events are indexed; all when empty.
     #[serde(with = "values::as_text")]
     pub contracts: Vec<ContractId>,
-}
-
-/// `[limits]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Requests a second for a token, or for an address on public routes; 0 for no limit.
-    pub requests_per_second: u32,
-    /// Requests that may come at once after a pause; 0 for no limit.
-    pub burst: u32,
 }
 
 /// `[retention]`, in ledgers.
@@ -187,9 +183,10 @@ impl Default for Config {
                 cors_origins: Vec::new(),
                 trusted_proxies: Vec::new(),
                 connections: CONNECTIONS,
+                metrics: MetricsReaders::default(),
             },
             index: Index { classic_events: false, fee_events: false, contracts: Vec::new() },
-            limits: Limits { requests_per_second: 50, burst: 200 },
+            limits: Limits::default(),
             // A week of the public network, what RPC nodes keep.
             retention: Retention { raw_ledgers: 120_960, events: 0, transactions: 0 },
             source: Source {
@@ -252,11 +249,11 @@ fn expectation(key: &str) -> &'static str {
             "a list of origins, such as [\"https://app.example.org\"], or [\"*\"]"
         }
         "http.trusted_proxies" => "a list of IP addresses, such as [\"10.0.0.1\"]",
+        "http.metrics" => "loopback, all or off",
         "http.connections" => "a whole number from 1 to 4294967295",
         "index.classic_events" | "index.fee_events" => "true or false",
         "index.contracts" => "a list of contract IDs, strkeys of 56 characters that start with C",
-        "limits.requests_per_second" => "a whole number from 0 (no limit) to 4294967295",
-        "limits.burst" => "a whole number from 0 (no limit) to 4294967295",
+        key if key.starts_with("limits.") => limits::expectation(key),
         "retention.raw_ledgers" => "a number of ledgers from 0 (keep none) to 4294967295",
         "retention.events" | "retention.transactions" => {
             "a number of ledgers from 0 (keep all) to 4294967295"
@@ -397,6 +394,9 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
              give both or none"
                 .to_owned(),
         );
+    }
+    if let Some(reason) = config.limits.contradiction(config.queries.answer_mib) {
+        return contradiction(reason);
     }
     if let Some(reason) = config.programs.contradiction() {
         return contradiction(reason);

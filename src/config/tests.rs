@@ -45,7 +45,10 @@ fn the_later_layer_wins_and_is_remembered() {
     })
     .unwrap();
     assert_eq!(settings.config.network().unwrap().name(), "mainnet");
-    assert_eq!(settings.config.limits, Limits { requests_per_second: 2, burst: 3 });
+    assert_eq!(
+        settings.config.limits,
+        Limits { requests_per_second: 2, burst: 3, ..Limits::default() }
+    );
     assert_eq!(settings.origin("network"), Origin::Flag("--network"));
     assert_eq!(settings.origin("limits.requests_per_second"), Origin::File(file, 4));
     assert_eq!(

@@ -100,6 +100,19 @@ impl From<Header> for String {
     }
 }
 
+/// Who may read `/metrics`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MetricsReaders {
+    /// Clients on the service's own machine.
+    #[default]
+    Loopback,
+    /// Everybody.
+    All,
+    /// Nobody.
+    Off,
+}
+
 /// Where ledgers come from while the service runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -9,6 +9,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+use crate::budget::Usage;
 use crate::domain::LedgerSeq;
 
 /// Steps of the ingestion loop, in their order; the names are also those of logs and benchmarks.
@@ -44,7 +45,15 @@ pub struct Metrics {
     http_requests: IntCounterVec,
     http_seconds: HistogramVec,
     kept_answers: IntCounterVec,
+    budget_most: IntGaugeVec,
+    budget_taken: IntGaugeVec,
+    budget_waiting: IntGaugeVec,
+    budget_refused: IntCounterVec,
 }
+
+/// Values of the label `reason` of refused shares of a budget.
+const ALL_TAKEN: &str = "all_taken";
+const OWN_LIMIT: &str = "own_limit";
 
 /// Values of the label `outcome` of looks for a kept answer.
 const FOUND: &str = "hit";
@@ -119,6 +128,19 @@ impl Metrics {
                 ),
                 &["outcome"],
             )?,
+            budget_most: gauges(
+                "orrery_budget_limit",
+                "What requests and connections may share at a time, by budget",
+            )?,
+            budget_taken: gauges("orrery_budget_taken", "What is taken of a budget now")?,
+            budget_waiting: gauges("orrery_budget_waiting", "Requests that wait for a budget now")?,
+            budget_refused: IntCounterVec::new(
+                Opts::new(
+                    "orrery_budget_refused_total",
+                    "Shares of a budget that were refused: all was taken, or one had its own limit",
+                ),
+                &["budget", "reason"],
+            )?,
             registry,
         };
         for outcome in [FOUND, NOT_FOUND] {
@@ -134,6 +156,10 @@ impl Metrics {
         self.registry.register(Box::new(self.http_seconds.clone()))?;
         self.registry.register(Box::new(self.kept_answers.clone()))?;
         self.registry.register(Box::new(self.source_active.clone()))?;
+        self.registry.register(Box::new(self.budget_refused.clone()))?;
+        for gauges in [&self.budget_most, &self.budget_taken, &self.budget_waiting] {
+            self.registry.register(Box::new(gauges.clone()))?;
+        }
         for counter in [&self.ledgers, &self.events, &self.transactions, &self.refused] {
             self.registry.register(Box::new(counter.clone()))?;
         }
@@ -228,12 +254,31 @@ impl Metrics {
         self.kept_answers.with_label_values(&[outcome]).inc();
     }
 
+    /// Reports what is taken of a budget. One without a limit for all reports none.
+    pub fn budget_is(&self, usage: &Usage) {
+        let number = |of: u64| i64::try_from(of).unwrap_or(i64::MAX);
+        let budget = &[usage.name];
+        if usage.most < u64::MAX {
+            self.budget_most.with_label_values(budget).set(number(usage.most));
+        }
+        self.budget_taken.with_label_values(budget).set(number(usage.taken));
+        self.budget_waiting.with_label_values(budget).set(number(usage.waiting as u64));
+        for (reason, total) in [(ALL_TAKEN, usage.refused_all), (OWN_LIMIT, usage.refused_one)] {
+            let counter = self.budget_refused.with_label_values(&[usage.name, reason]);
+            counter.inc_by(total.saturating_sub(counter.get()));
+        }
+    }
+
     /// All metrics in the text format of Prometheus.
     pub fn render(&self) -> Result<String, MetricsError> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
+}
+
+fn gauges(name: &str, help: &str) -> Result<IntGaugeVec, prometheus::Error> {
+    IntGaugeVec::new(Opts::new(name, help), &["budget"])
 }
 
 fn histograms(
@@ -260,6 +305,17 @@ mod tests {
         metrics.list_answered(true);
         metrics.store_bytes_are(4096);
         metrics.cache_bytes_are(1024);
+        let usage = Usage {
+            name: "readers",
+            most: 8,
+            taken: 3,
+            waiting: 2,
+            refused_all: 5,
+            refused_one: 4,
+        };
+        metrics.budget_is(&usage);
+        metrics.budget_is(&Usage { refused_all: 6, ..usage });
+        metrics.budget_is(&Usage { name: "requests", most: u64::MAX, ..usage });
 
         let text = metrics.render().unwrap();
         for line in [
@@ -275,9 +331,15 @@ mod tests {
             "orrery_http_requests_total{route=\"/rest/health\",status=\"200\"} 1",
             "orrery_http_kept_answers_total{outcome=\"hit\"} 1",
             "orrery_http_kept_answers_total{outcome=\"miss\"} 0",
+            "orrery_budget_limit{budget=\"readers\"} 8",
+            "orrery_budget_taken{budget=\"readers\"} 3",
+            "orrery_budget_waiting{budget=\"readers\"} 2",
+            "orrery_budget_refused_total{budget=\"readers\",reason=\"all_taken\"} 6",
+            "orrery_budget_refused_total{budget=\"readers\",reason=\"own_limit\"} 4",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
+        assert!(!text.contains("orrery_budget_limit{budget=\"requests\"}"));
         assert!(text.contains("process_resident_memory_bytes"));
     }
 }

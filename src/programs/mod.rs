@@ -21,7 +21,6 @@ mod questions;
 mod reading;
 pub mod records;
 mod registry;
-mod room;
 mod rows;
 mod runner;
 pub mod state;
@@ -57,11 +56,11 @@ use questions::Questions;
 use reading::report;
 use records::{Execution, LedgerStats, RunSource, StatsQuery};
 use registry::Registry;
-use room::Room;
 use runner::Runner;
 use state::{LookupLimits, Upstream};
 use trouble::Trouble;
 
+use crate::budget::{self, Budget, Holder, Share};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};
 use crate::observe::health::Health;
 use crate::priority::Priority;
@@ -71,10 +70,10 @@ use crate::tables::schema::SchemaLimits;
 
 /// Directory of compiled modules in the data directory.
 const COMPILED: &str = "compiled";
-/// Modules that are checked and compiled at a time, to be deployed.
-const DEPLOYS_AT_ONCE: usize = 2;
+/// Modules that are checked and compiled at a time, to be deployed, of different owners.
+const DEPLOYS_AT_ONCE: u64 = 2;
 /// Trials at a time, of different owners.
-const TRIALS_AT_ONCE: usize = 2;
+const TRIALS_AT_ONCE: u64 = 2;
 /// Threads that bring rows into tables, of different owners.
 const FEEDERS: [&str; 4] = ["tables-1", "tables-2", "tables-3", "tables-4"];
 
@@ -147,8 +146,8 @@ pub struct Programs {
     live: Arc<Live>,
     older: Arc<Older>,
     trouble: Arc<Trouble>,
-    deploys: Room,
-    trials: Room,
+    deploys: Budget,
+    trials: Budget,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
 }
 
@@ -187,8 +186,8 @@ impl Programs {
             live,
             older,
             trouble,
-            deploys: Room::new(DEPLOYS_AT_ONCE, DEPLOYS_AT_ONCE),
-            trials: Room::new(TRIALS_AT_ONCE, 1),
+            deploys: one_of_each_owner("deploys", DEPLOYS_AT_ONCE),
+            trials: one_of_each_owner("trials", TRIALS_AT_ONCE),
             threads: Mutex::default(),
         };
         programs.start_threads(health);
@@ -245,7 +244,7 @@ impl Programs {
     /// # Errors
     /// [`ProgramError`], with what to do about it.
     pub fn deploy(&self, owner: &Owner, deploy: Deploy) -> Result<Manifest, ProgramError> {
-        let _place = self.deploys.place(owner).ok_or(ProgramError::Busy)?;
+        let _place = place(&self.deploys, owner)?;
         let now = (self.runner.clock)() / 1000;
         let manifest = self.registry.deploy(owner, deploy, now)?;
         self.lanes.add(manifest.id);
@@ -355,7 +354,7 @@ impl Programs {
     /// # Errors
     /// [`ProgramError`], with what to do about it.
     pub fn try_out(&self, owner: &Owner, wanted: Trial) -> Result<Tried, ProgramError> {
-        let _place = self.trials.place(owner).ok_or(ProgramError::Busy)?;
+        let _place = place(&self.trials, owner)?;
         trial::run(&self.runner, owner, wanted)
     }
 
@@ -401,6 +400,16 @@ impl Programs {
         }
         Ok(())
     }
+}
+
+/// Places for something costly, one of each owner.
+fn one_of_each_owner(name: &'static str, places: u64) -> Budget {
+    Budget::new(name, budget::Limits::without_waiting(places, 1))
+}
+
+/// An owner's place, if there is one now.
+fn place(places: &Budget, owner: &Owner) -> Result<Share, ProgramError> {
+    places.take_now(Holder::of(owner), 1).map_err(|_| ProgramError::Busy)
 }
 
 /// Sums that are removed with one write.

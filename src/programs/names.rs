@@ -1,5 +1,7 @@
 //! What a deploy may name: projects and contracts.
 
+use std::collections::HashSet;
+
 use super::ProgramError;
 use crate::domain::{ContractId, excerpt};
 
@@ -32,12 +34,8 @@ fn is_like_a_table(name: &str) -> bool {
 
 /// The contracts without repetitions, in their order.
 pub(super) fn distinct(contracts: Vec<ContractId>) -> Result<Vec<ContractId>, ProgramError> {
-    let mut distinct = Vec::with_capacity(contracts.len());
-    for contract in contracts {
-        if !distinct.contains(&contract) {
-            distinct.push(contract);
-        }
-    }
+    let mut seen = HashSet::with_capacity(contracts.len());
+    let distinct: Vec<_> = contracts.into_iter().filter(|id| seen.insert(*id)).collect();
     if distinct.is_empty() {
         let problem = "is empty: give at least one contract ID".to_owned();
         return Err(ProgramError::Value { name: "contracts", problem });

@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 
 use stellar_xdr::LedgerKey;
 
-use super::room::Room;
 use super::state::{Upstream, UpstreamAnswer, UpstreamError};
+use crate::budget::{Budget, Holder, Limits};
 use crate::domain::Owner;
 
 /// Questions that are asked at a time, of all owners' programs and of one owner's.
-const AT_A_TIME: usize = 4;
-const OF_ONE_OWNER: usize = 2;
+const AT_A_TIME: u64 = 4;
+const OF_ONE_OWNER: u64 = 2;
 
 /// The questions of all programs.
 pub(super) struct Questions {
     server: Arc<dyn Upstream + Send + Sync>,
-    places: Room,
+    places: Budget,
 }
 
 /// Those of one owner's programs.
@@ -28,7 +28,8 @@ pub(super) struct OwnersQuestions<'q> {
 impl Questions {
     /// To this server.
     pub(super) fn new(server: Arc<dyn Upstream + Send + Sync>) -> Self {
-        Self { server, places: Room::new(AT_A_TIME, OF_ONE_OWNER) }
+        let limits = Limits::without_waiting(AT_A_TIME, OF_ONE_OWNER);
+        Self { server, places: Budget::new("upstream_questions", limits) }
     }
 
     /// Those of an owner's programs.
@@ -46,8 +47,8 @@ impl Upstream for OwnersQuestions<'_> {
         let begun = Instant::now();
         // Saturates: what is asked without a limit waits for a day.
         let until = begun + within.min(Duration::from_secs(24 * 60 * 60));
-        let place = self.all.places.wait(&self.owner, until);
-        let _place = place.ok_or(UpstreamError::Busy)?;
+        let place = self.all.places.take_before(Holder::of(&self.owner), 1, until);
+        let _place = place.map_err(|_| UpstreamError::Busy)?;
         self.all.server.look_up(keys, within.saturating_sub(begun.elapsed()))
     }
 }
@@ -72,12 +73,12 @@ mod tests {
     #[test]
     fn an_owner_does_not_take_all_places() {
         let owner = |name: &str| Owner(name.to_owned());
-        let questions = Questions::new(Arc::new(Slow(Barrier::new(AT_A_TIME))));
+        let questions = Questions::new(Arc::new(Slow(Barrier::new(AT_A_TIME as usize))));
         let long = Duration::from_secs(60);
         std::thread::scope(|scope| {
             let ask = || questions.of(owner("ana")).look_up(&[], long);
             let anas: Vec<_> = (0..OF_ONE_OWNER).map(|_| scope.spawn(ask)).collect();
-            while questions.places.place(&owner("ana")).is_some() {
+            while questions.places.try_take(Holder::of(&owner("ana")), 1).is_ok() {
                 std::thread::yield_now();
             }
             // One more of hers has to wait, and those of others do not.

@@ -29,7 +29,7 @@ use crate::domain::{ContractId, LedgerRange, LedgerSeq, Network, Owner, ProgramI
 use crate::observe::health::{Component, Health};
 use crate::source::sandbox::{Sandbox, SandboxConfig};
 use crate::store::{Durability, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition};
-use crate::tables::{QueryLimits, Tables, TablesSettings, Walls};
+use crate::tables::{Patience, QueryLimits, Tables, TablesSettings, Walls};
 
 /// Ledgers of the network.
 const FIRST: u32 = 2;
@@ -185,6 +185,8 @@ impl Scene {
             worker: path.join("none"),
             limits: QueryLimits::default(),
             walls: Walls::default(),
+            allow_unconfined: false,
+            patience: Patience::default(),
         });
         let feeder =
             Arc::new(Feeder::new(Arc::clone(&store), Arc::clone(&registry), tables.unwrap()));

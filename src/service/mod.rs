@@ -3,6 +3,7 @@
 
 mod backfill;
 mod controlled;
+mod http_settings;
 mod ingest;
 mod ledger_entries;
 mod ledgers;
@@ -29,7 +30,7 @@ pub use ledgers::Ledgers;
 
 use controlled::Controlled;
 
-use crate::api::{self, ApiError, ApiSettings, Deps, RateLimit};
+use crate::api::{self, ApiError, ApiSettings, Deps};
 use crate::auth::{AuthError, PublicKey, Tokens};
 use crate::config::{Auth, Config, PublicKeyFile};
 use crate::control::{ControlError, Listener};
@@ -278,23 +279,20 @@ fn dependencies(
     config: &Config,
 ) -> Deps {
     let (rendered, counted) = (Arc::clone(ledgers.metrics()), Arc::clone(ledgers.metrics()));
-    let (limits, store) = (&config.limits, Arc::clone(ledgers.store()));
+    let store = Arc::clone(ledgers.store());
     Deps {
         store: Arc::clone(ledgers.store()),
         tokens,
         health: Arc::clone(ledgers.health()),
         network: ledgers.store().network().clone(),
         settings: ApiSettings {
-            rate_limit: RateLimit::from_setting(limits.requests_per_second, limits.burst),
-            cors_origins: config.http.cors_origins.iter().cloned().map(String::from).collect(),
-            trusted_proxies: config.http.trusted_proxies.clone(),
-            connections: usize::try_from(config.http.connections.get()).unwrap_or(usize::MAX),
             indexed_as: ledgers::indexed_as(config),
-            ..ApiSettings::default()
+            ..http_settings::of(config)
         },
         clock: Arc::new(unix_now),
         programs: Some(Arc::clone(programs)),
-        metrics: Some(Arc::new(move || {
+        metrics: Some(Arc::new(move |usages| {
+            usages.iter().for_each(|usage| rendered.budget_is(usage));
             rendered.cache_bytes_are(store.cache_bytes());
             rendered.render().unwrap_or_else(|error| format!("# {error}\n"))
         })),

@@ -1,5 +1,8 @@
 //! Questions about events: pages by filter, and all events of a transaction.
 
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
 use super::block::Block;
 use super::bytes::Malformed;
 use super::columns::{BlockKey, ContractTag, Family, HashKey, HashTag, Key, TopicTag};
@@ -7,8 +10,10 @@ use super::database::{Snapshot, corrupt};
 use super::intervals::{Interval, Intervals};
 use super::lookup::{HashEntry, HashRole};
 use super::positions::Positions;
-use super::query::{EventQuery, EventRecord, QueryCost, TopicFilter};
-use super::streams::{Stream, Walk, step};
+use super::query::{
+    Bounds, EventQuery, EventRecord, Interrupted, Meter, QueryCost, TopicFilter, Walked,
+};
+use super::streams::{Next, Stream, Walk, step};
 use super::{Store, StoreError};
 use crate::domain::{ContractId, Direction, EventId, TxHash};
 
@@ -29,33 +34,63 @@ impl Store {
         query: &EventQuery,
         mut visit: impl FnMut(&EventRecord<'_>),
     ) -> Result<QueryCost, StoreError> {
+        let visit_all = |record: &EventRecord<'_>| {
+            visit(record);
+            ControlFlow::Continue(())
+        };
+        Ok(self.events_within(query, Bounds::NONE, visit_all)?.cost)
+    }
+
+    /// Visits the events of a page in its order, until `visit` breaks off or the walk costs more than
+    /// `bounds`. It gets further with every call: the cursor of an interrupted walk lies beyond that of
+    /// the query.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a record is damaged.
+    pub fn events_within(
+        &self,
+        query: &EventQuery,
+        bounds: Bounds<'_>,
+        mut visit: impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
+    ) -> Result<Walked<EventId>, StoreError> {
+        let direction = query.page.direction;
         let intervals = Intervals::of_query(self, query);
         let mut interval = intervals.first()?;
+        let meter = Rc::new(Meter::new(bounds));
         let snapshot = self.database.snapshot();
-        let mut walk = Walk::new(&snapshot, query.page.direction);
+        let mut walk = Walk::new(&snapshot, direction, &meter);
         let mut stream = candidates(&mut walk, query)?;
         let mut page = PageWalk {
             query,
             snapshot: &snapshot,
+            meter: &meter,
             skip: query.page.skip(),
             left: query.page.limit,
-            records: 0,
         };
         let mut beyond = None;
         while let Some(ids) = interval {
-            let from = match (query.page.direction, beyond) {
+            let from = match (direction, beyond) {
                 (Direction::NewestFirst, beyond) => ids.last.min(beyond.unwrap_or(u64::MAX)),
                 (Direction::OldestFirst, Some(beyond)) => ids.first.max(beyond),
                 // The cursor may stand in the middle of a block, and blocks go by their first id.
                 (Direction::OldestFirst, None) => block_that_may_hold(&snapshot, ids.first)?,
             };
-            beyond = page.interval(ids, from, &mut stream, &mut visit)?;
-            interval = match beyond {
-                Some(id) => intervals.at_or_after(id)?,
-                None => None,
+            let spent = match page.interval(ids, from, &mut stream, &mut visit)? {
+                Passed::Done => break,
+                Passed::Beyond(id) => {
+                    beyond = Some(id);
+                    page.cursor_if_spent(id)?
+                }
+                Passed::Spent(cursor) => Some(cursor),
             };
+            if let Some(cursor) = spent {
+                let skipped = query.page.skip() - page.skip;
+                let interrupted = Some(Interrupted { cursor, skipped });
+                return Ok(Walked { cost: meter.cost(), interrupted });
+            }
+            interval = beyond.map_or(Ok(None), |id| intervals.at_or_after(id))?;
         }
-        Ok(QueryCost { index_rows: walk.rows_read(), records: page.records })
+        Ok(Walked { cost: meter.cost(), interrupted: None })
     }
 
     /// Visits all events of a transaction, found by outer or inner hash, in the chain's order.
@@ -95,42 +130,99 @@ impl Store {
 struct PageWalk<'q> {
     query: &'q EventQuery,
     snapshot: &'q Snapshot<'q>,
+    meter: &'q Meter<'q>,
     skip: u64,
     left: usize,
-    records: u64,
+}
+
+/// What came of the walk over an interval.
+enum Passed {
+    /// The page is full, or nothing is left.
+    Done,
+    /// The interval is over; the next one is to be looked for from this id on.
+    Beyond(u64),
+    /// The walk has cost what it may, and goes on after this cursor.
+    Spent(EventId),
 }
 
 impl PageWalk<'_> {
-    /// Visits what matches in an interval, beginning with the block at `bound`. Says from where on to
-    /// look for the next interval, when the page wants more and there may be more.
+    /// Visits what matches in an interval, beginning with the block at `bound`.
     fn interval(
         &mut self,
         interval: Interval,
         mut bound: u64,
         stream: &mut Stream<'_>,
-        visit: &mut impl FnMut(&EventRecord<'_>),
-    ) -> Result<Option<u64>, StoreError> {
+        visit: &mut impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
+    ) -> Result<Passed, StoreError> {
         let direction = self.query.page.direction;
         while self.left > 0 {
-            let Some(candidate) = stream.at_or_after(bound, direction)? else { return Ok(None) };
+            let candidate = match stream.next(bound, direction, self.meter)? {
+                Next::At(candidate) => candidate,
+                Next::End => return Ok(Passed::Done),
+                Next::Spent(further) => match self.cursor_before(further)? {
+                    Some(cursor) => return Ok(Passed::Spent(cursor)),
+                    None => {
+                        bound = further;
+                        continue;
+                    }
+                },
+            };
             let number = candidate.number;
             let beyond = match direction {
                 Direction::NewestFirst => number < interval.first,
                 Direction::OldestFirst => number > interval.last,
             };
             if beyond {
-                return Ok(Some(number));
+                return Ok(Passed::Beyond(number));
             }
             if self.block(number, candidate.positions, interval, visit)? {
-                return Ok(match direction {
+                let next = match direction {
                     Direction::NewestFirst => interval.first.checked_sub(1),
                     Direction::OldestFirst => interval.last.checked_add(1),
-                });
+                };
+                return Ok(next.map_or(Passed::Done, Passed::Beyond));
             }
-            let Some(next) = step(number, direction) else { return Ok(None) };
+            let Some(next) = step(number, direction) else { return Ok(Passed::Done) };
             bound = next;
+            if let Some(cursor) = self.cursor_if_spent(bound)? {
+                return Ok(Passed::Spent(cursor));
+            }
         }
-        Ok(None)
+        Ok(Passed::Done)
+    }
+
+    /// Where to go on, when the walk has cost what it may and there is anything left to look for.
+    fn cursor_if_spent(&self, bound: u64) -> Result<Option<EventId>, StoreError> {
+        match self.left > 0 && self.meter.is_spent() {
+            true => self.cursor_before(bound),
+            false => Ok(None),
+        }
+    }
+
+    /// The cursor after which a walk goes on with the first block that begins at `bound` or beyond it in
+    /// walking order; none when the query's own cursor, or its beginning, is no further back.
+    fn cursor_before(&self, bound: u64) -> Result<Option<EventId>, StoreError> {
+        let mut rows = self.snapshot.rows(Family::Events)?;
+        let direction = self.query.page.direction;
+        // Backwards, the block at the bound ends where the next one begins.
+        let from = match direction {
+            Direction::OldestFirst => Some(bound),
+            Direction::NewestFirst => bound.checked_add(1),
+        };
+        let Some(from) = from else { return Ok(None) };
+        rows.seek(BlockKey(EventId(from)).encode());
+        let block = rows.key().and_then(BlockKey::decode).map(|key| key.0.0);
+        rows.status()?;
+        let asked = self.query.page.cursor;
+        Ok(match direction {
+            Direction::OldestFirst => block
+                .and_then(|first| first.checked_sub(1))
+                .map(EventId)
+                .filter(|cursor| asked.is_none_or(|asked| *cursor > asked)),
+            Direction::NewestFirst => {
+                block.map(EventId).filter(|cursor| asked.is_none_or(|asked| *cursor < asked))
+            }
+        })
     }
 
     /// Visits what matches in one block; says whether the interval ends in or before it.
@@ -139,13 +231,13 @@ impl PageWalk<'_> {
         number: u64,
         candidates: Positions,
         interval: Interval,
-        visit: &mut impl FnMut(&EventRecord<'_>),
+        visit: &mut impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
     ) -> Result<bool, StoreError> {
         let first = EventId(number);
         let key = BlockKey(first).encode();
         // Rows of an index go before or after their block when pruning stops half way.
         let Some(bytes) = self.snapshot.event_block(first)? else { return Ok(false) };
-        self.records += 1;
+        self.meter.record();
         let block = Block::open(first, &bytes).map_err(corrupt(Family::Events, key))?;
         let position_of =
             |id: u64| usize::try_from(id.saturating_sub(number)).unwrap_or(usize::MAX);
@@ -163,7 +255,7 @@ impl PageWalk<'_> {
         &mut self,
         block: &Block<'_>,
         mut wanted: Positions,
-        visit: &mut impl FnMut(&EventRecord<'_>),
+        visit: &mut impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
     ) -> Result<(), Malformed> {
         let mut topics = Vec::with_capacity(8);
         while self.left > 0 {
@@ -183,8 +275,10 @@ impl PageWalk<'_> {
                 self.skip -= 1;
                 continue;
             }
-            visit(&event);
             self.left -= 1;
+            if visit(&event).is_break() {
+                self.left = 0;
+            }
         }
         Ok(())
     }

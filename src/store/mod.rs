@@ -63,8 +63,8 @@ pub use ledgers::{LedgerCounts, LedgerRow};
 pub use prepare::{IndexOptions, PreparedLedger};
 pub use programs::{ProgramChanges, Queued, WaitingRun};
 pub use query::{
-    EventQuery, EventRecord, QueryCost, StoreStatus, TopicFilter, TransactionPosition,
-    TransactionQuery, TransactionRecord,
+    Bounds, EventQuery, EventRecord, Interrupted, QueryCost, StoreEnds, StoreStatus, TopicFilter,
+    TransactionPosition, TransactionQuery, TransactionRecord, Walked,
 };
 pub use recount::Recount;
 pub use retention::{Pruned, Retention, first_kept};
@@ -240,6 +240,19 @@ impl Store {
             latest_close_time: (totals.latest_close_time > 0).then_some(totals.latest_close_time),
             last_event_id: EventId(coverage.next_event().0.saturating_sub(1)),
             totals,
+        }
+    }
+
+    /// The ends of what the store holds.
+    pub fn ends(&self) -> StoreEnds {
+        let coverage = self.coverage.read();
+        let totals = *self.totals.read();
+        let kept = coverage.ranges().find(|range| range.ledgers.last >= totals.events_from);
+        StoreEnds {
+            latest: coverage.latest(),
+            oldest: kept.map(|range| range.ledgers.first.max(totals.events_from)),
+            latest_close_time: (totals.latest_close_time > 0).then_some(totals.latest_close_time),
+            last_event_id: EventId(coverage.next_event().0.saturating_sub(1)),
         }
     }
 

@@ -1,6 +1,8 @@
 //! The questions that others may ask of stored events and transactions, and what they get back.
 //! Knows no families and no keys.
 
+use std::cell::Cell;
+
 use super::Totals;
 use crate::decode::EventType;
 use crate::domain::{ContractId, EventId, LedgerRange, LedgerSeq, Page};
@@ -140,6 +142,99 @@ pub struct QueryCost {
     pub records: u64,
 }
 
+/// What one question may cost before its walk is interrupted.
+#[derive(Clone, Copy)]
+pub struct Bounds<'a> {
+    /// Event blocks or transaction records that may be read.
+    pub records: u64,
+    /// Rows of indexes that may be looked at.
+    pub index_rows: u64,
+    /// Whether the walk must end now, because of the time or because nobody waits for the answer. Asked
+    /// once every [`Bounds::RECORDS_BETWEEN_LOOKS`] records; 64 index rows count as a record there.
+    pub interrupted: &'a dyn Fn() -> bool,
+}
+
+impl Bounds<'_> {
+    /// No bounds: for questions that the service asks of itself.
+    pub const NONE: Bounds<'static> =
+        Bounds { records: u64::MAX, index_rows: u64::MAX, interrupted: &|| false };
+
+    /// Records that are read between two looks at [`Bounds::interrupted`].
+    pub const RECORDS_BETWEEN_LOOKS: u64 = 64;
+}
+
+/// What came of a bounded question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Walked<C> {
+    /// What it took.
+    pub cost: QueryCost,
+    /// Where it was interrupted; none when the page is complete.
+    pub interrupted: Option<Interrupted<C>>,
+}
+
+impl<C> Walked<C> {
+    /// The same with its cursor as `cursor` spells it.
+    pub fn map<D>(self, cursor: impl FnOnce(C) -> D) -> Walked<D> {
+        let Self { cost, interrupted } = self;
+        let interrupted =
+            interrupted.map(|at| Interrupted { cursor: cursor(at.cursor), skipped: at.skipped });
+        Walked { cost, interrupted }
+    }
+}
+
+/// Where a walk was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interrupted<C> {
+    /// The cursor with which the same question goes on. Every row before it was looked at: it was
+    /// visited, passed over because of `offset`, or does not match.
+    pub cursor: C,
+    /// Rows of `offset` that were passed over.
+    pub skipped: u64,
+}
+
+/// Counts what a walk costs, against its bounds.
+pub(super) struct Meter<'a> {
+    bounds: Bounds<'a>,
+    records: Cell<u64>,
+    index_rows: Cell<u64>,
+    looked_at: Cell<u64>,
+}
+
+impl<'a> Meter<'a> {
+    /// Index rows that cost about as much as a record.
+    const ROWS_PER_RECORD: u64 = 64;
+
+    pub(super) fn new(bounds: Bounds<'a>) -> Self {
+        Self { bounds, records: Cell::new(0), index_rows: Cell::new(0), looked_at: Cell::new(0) }
+    }
+
+    pub(super) fn record(&self) {
+        self.records.set(self.records.get() + 1);
+    }
+
+    pub(super) fn index_row(&self) {
+        self.index_rows.set(self.index_rows.get() + 1);
+    }
+
+    pub(super) fn cost(&self) -> QueryCost {
+        QueryCost { index_rows: self.index_rows.get(), records: self.records.get() }
+    }
+
+    /// Whether the walk has cost what it may.
+    pub(super) fn is_spent(&self) -> bool {
+        let (records, rows) = (self.records.get(), self.index_rows.get());
+        if records >= self.bounds.records || rows >= self.bounds.index_rows {
+            return true;
+        }
+        let work = records + rows / Self::ROWS_PER_RECORD;
+        if work - self.looked_at.get() < Bounds::RECORDS_BETWEEN_LOOKS {
+            return false;
+        }
+        self.looked_at.set(work);
+        (self.bounds.interrupted)()
+    }
+}
+
 /// What the store holds, kept in memory and true for the last committed ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreStatus {
@@ -151,6 +246,19 @@ pub struct StoreStatus {
     pub last_event_id: EventId,
     /// How much is stored.
     pub totals: Totals,
+}
+
+/// The ends of what the store holds: what [`StoreStatus`] says without a list of ranges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreEnds {
+    /// Newest ledger stored.
+    pub latest: Option<LedgerSeq>,
+    /// Oldest ledger whose events are stored.
+    pub oldest: Option<LedgerSeq>,
+    /// Close time of the newest ledger, UNIX seconds.
+    pub latest_close_time: Option<u64>,
+    /// Newest row id given out; 0 when there is none.
+    pub last_event_id: EventId,
 }
 
 impl StoreStatus {

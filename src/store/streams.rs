@@ -15,6 +15,7 @@ use super::bytes::Malformed;
 use super::columns::Family;
 use super::database::{Snapshot, corrupt};
 use super::positions::Positions;
+use super::query::Meter;
 use crate::domain::Direction;
 
 /// Streams beyond this many share one iterator, which then seeks for every step.
@@ -45,7 +46,18 @@ pub(super) struct Walk<'a> {
     direction: Direction,
     shared: Vec<(Family, Rc<RefCell<Shared<'a>>>)>,
     lists: usize,
-    rows_read: Rc<RefCell<u64>>,
+    meter: Rc<Meter<'a>>,
+}
+
+/// Where a stream goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The next candidate.
+    At(Candidate),
+    /// No candidate is left.
+    End,
+    /// The walk has cost what it may, and no candidate comes before this number.
+    Spent(u64),
 }
 
 struct Shared<'a> {
@@ -63,7 +75,7 @@ pub(super) struct Rows<'a> {
     tail_len: usize,
     direction: Direction,
     head: Head,
-    rows_read: Rc<RefCell<u64>>,
+    meter: Rc<Meter<'a>>,
 }
 
 #[derive(Clone, Copy)]
@@ -74,13 +86,12 @@ enum Head {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot<'a>, direction: Direction) -> Self {
-        Self { snapshot, direction, shared: Vec::new(), lists: 0, rows_read: Rc::default() }
-    }
-
-    /// How many rows the streams have looked at so far.
-    pub(super) fn rows_read(&self) -> u64 {
-        *self.rows_read.borrow()
+    pub(super) fn new(
+        snapshot: &'a Snapshot<'a>,
+        direction: Direction,
+        meter: &Rc<Meter<'a>>,
+    ) -> Self {
+        Self { snapshot, direction, shared: Vec::new(), lists: 0, meter: Rc::clone(meter) }
     }
 
     /// The list of rows whose key is `prefix` and then a number in `tail_len` bytes.
@@ -100,7 +111,7 @@ impl<'a> Walk<'a> {
             tail_len,
             direction: self.direction,
             head: Head::Unknown,
-            rows_read: Rc::clone(&self.rows_read),
+            meter: Rc::clone(&self.meter),
         }))
     }
 
@@ -137,7 +148,7 @@ impl<'a> Walk<'a> {
                 break;
             }
             count += 1;
-            *self.rows_read.borrow_mut() += 1;
+            self.meter.index_row();
             if count > most {
                 return Ok(None);
             }
@@ -167,7 +178,7 @@ impl Stream<'_> {
     /// must not go back.
     pub(super) fn at_or_after(
         &mut self,
-        bound: u64,
+        mut bound: u64,
         direction: Direction,
     ) -> Result<Option<Candidate>, StoreError> {
         match self {
@@ -177,9 +188,49 @@ impl Stream<'_> {
                 Ok(list.peek().copied())
             }
             Self::Any(streams) => any(streams, bound, direction),
-            Self::All(streams) => all(streams, bound, direction),
+            Self::All(streams) => loop {
+                // Within another stream nothing is interrupted: each round gets further.
+                match meet(streams, bound, direction)? {
+                    Met::At(candidate) => return Ok(Some(candidate)),
+                    Met::NotBefore(next) => bound = next,
+                    Met::Never => return Ok(None),
+                }
+            },
         }
     }
+
+    /// As [`Self::at_or_after`], unless looking for it costs more than the walk may. What is looked for
+    /// in every list of an intersection can be far away, or nowhere.
+    pub(super) fn next(
+        &mut self,
+        mut bound: u64,
+        direction: Direction,
+        meter: &Meter<'_>,
+    ) -> Result<Next, StoreError> {
+        let Self::All(streams) = self else {
+            return Ok(self.at_or_after(bound, direction)?.map_or(Next::End, Next::At));
+        };
+        loop {
+            match meet(streams, bound, direction)? {
+                Met::At(candidate) => return Ok(Next::At(candidate)),
+                Met::NotBefore(next) => bound = next,
+                Met::Never => return Ok(Next::End),
+            }
+            if meter.is_spent() {
+                return Ok(Next::Spent(bound));
+            }
+        }
+    }
+}
+
+/// What one round over the streams of an intersection found out.
+enum Met {
+    /// All of them have this candidate.
+    At(Candidate),
+    /// Nothing before this number.
+    NotBefore(u64),
+    /// Nothing any more.
+    Never,
 }
 
 /// Whether `number` comes before `bound` in walking order.
@@ -218,32 +269,24 @@ fn any(
     Ok(first)
 }
 
-fn all(
-    streams: &mut [Stream<'_>],
-    mut bound: u64,
-    direction: Direction,
-) -> Result<Option<Candidate>, StoreError> {
-    loop {
-        let mut positions = Positions::ALL;
-        let mut furthest = bound;
-        for stream in streams.iter_mut() {
-            let Some(candidate) = stream.at_or_after(furthest, direction)? else { return Ok(None) };
-            furthest = candidate.number;
-            positions = positions.intersection(candidate.positions);
-        }
-        if furthest == bound && !positions.is_empty() {
-            return Ok(Some(Candidate { number: bound, positions }));
-        }
-        // Either some stream went further, or the streams meet here in no common position.
-        bound = if furthest != bound {
-            furthest
-        } else {
-            match step(bound, direction) {
-                Some(next) => next,
-                None => return Ok(None),
-            }
+fn meet(streams: &mut [Stream<'_>], bound: u64, direction: Direction) -> Result<Met, StoreError> {
+    let mut positions = Positions::ALL;
+    let mut furthest = bound;
+    for stream in streams.iter_mut() {
+        let Some(candidate) = stream.at_or_after(furthest, direction)? else {
+            return Ok(Met::Never);
         };
+        furthest = candidate.number;
+        positions = positions.intersection(candidate.positions);
     }
+    if furthest != bound {
+        return Ok(Met::NotBefore(furthest));
+    }
+    if !positions.is_empty() {
+        return Ok(Met::At(Candidate { number: bound, positions }));
+    }
+    // The streams meet here in no common position.
+    Ok(step(bound, direction).map_or(Met::Never, Met::NotBefore))
 }
 
 impl Rows<'_> {
@@ -288,7 +331,7 @@ impl Rows<'_> {
             self.head = Head::End;
             return Ok(None);
         };
-        *self.rows_read.borrow_mut() += 1;
+        self.meter.index_row();
         let tail = match key.strip_prefix(self.prefix.as_slice()) {
             Some(tail) if tail.len() == self.tail_len => tail,
             _ => {

@@ -1,9 +1,15 @@
 //! Questions about smart-contract transactions, in chain order.
 
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
 use super::columns::{ContractTag, ContractTransactionKey, Family, Key, TransactionKey};
 use super::database::corrupt;
 use super::events::hash_entries;
-use super::query::{QueryCost, TransactionPosition, TransactionQuery, TransactionRecord};
+use super::query::{
+    Bounds, Interrupted, Meter, QueryCost, TransactionPosition, TransactionQuery,
+    TransactionRecord, Walked,
+};
 use super::streams::{Stream, Walk, step};
 use super::transaction_block::Records;
 use super::{Store, StoreError, transaction_record};
@@ -19,17 +25,44 @@ impl Store {
         query: &TransactionQuery,
         mut visit: impl FnMut(&TransactionRecord<'_>),
     ) -> Result<QueryCost, StoreError> {
-        let Some((mut bound, last)) = bounds(query) else { return Ok(QueryCost::default()) };
+        let visit_all = |record: &TransactionRecord<'_>| {
+            visit(record);
+            ControlFlow::Continue(())
+        };
+        Ok(self.transactions_within(query, Bounds::NONE, visit_all)?.cost)
+    }
+
+    /// Visits the smart-contract transactions of a page in its order, until `visit` breaks off or the
+    /// walk costs more than `bounds`. It gets further with every call: one record is read at least.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a record is damaged.
+    pub fn transactions_within(
+        &self,
+        query: &TransactionQuery,
+        bounds: Bounds<'_>,
+        mut visit: impl FnMut(&TransactionRecord<'_>) -> ControlFlow<()>,
+    ) -> Result<Walked<TxHash>, StoreError> {
+        let meter = Rc::new(Meter::new(bounds));
+        let complete = |meter: &Meter<'_>| Walked { cost: meter.cost(), interrupted: None };
+        let Some((mut bound, last)) = self::bounds(query) else { return Ok(complete(&meter)) };
         let direction = query.page.direction;
         let snapshot = self.database.snapshot();
-        let mut walk = Walk::new(&snapshot, direction);
+        let mut walk = Walk::new(&snapshot, direction, &meter);
         let mut stream = candidates(&mut walk, &query.contracts)?;
-        let mut skip = query.page.skip();
+        let offset = query.page.skip();
+        let mut skip = offset;
         let mut left = query.page.limit;
-        let mut records = 0;
         let mut packed = Records::new(&snapshot);
         let mut contracts = Vec::new();
+        let mut looked_at = None;
         while left > 0 {
+            if meter.is_spent()
+                && let Some(cursor) = looked_at
+            {
+                let interrupted = Interrupted { cursor, skipped: offset - skip };
+                return Ok(Walked { cost: meter.cost(), interrupted: Some(interrupted) });
+            }
             let Some(candidate) = stream.at_or_after(bound, direction)? else { break };
             let beyond = match direction {
                 Direction::NewestFirst => candidate.number < last,
@@ -40,7 +73,8 @@ impl Store {
             }
             let position = TransactionKey::from_number(candidate.number);
             read(&mut packed, position, &mut contracts, |record| {
-                records += 1;
+                meter.record();
+                looked_at = Some(TxHash::from(*record.tx));
                 if !touches(record, &query.contracts) {
                     return;
                 }
@@ -48,15 +82,17 @@ impl Store {
                     skip -= 1;
                     return;
                 }
-                visit(record);
                 left -= 1;
+                if visit(record).is_break() {
+                    left = 0;
+                }
             })?;
             match step(candidate.number, direction) {
                 Some(next) => bound = next,
                 None => break,
             }
         }
-        Ok(QueryCost { index_rows: walk.rows_read(), records })
+        Ok(complete(&meter))
     }
 
     /// Visits the smart-contract transaction with this outer or inner hash, if it is stored.

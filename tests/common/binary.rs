@@ -69,6 +69,11 @@ impl Service {
         Self { child, base, token }
     }
 
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The JSON array at a path.
     pub fn rows(&self, path: &str) -> Vec<Value> {
         let answer =

@@ -95,6 +95,12 @@ impl Connection {
         }
     }
 
+    /// Reads a little of what comes; says whether there was anything before the server closed its side.
+    pub fn read_some(&mut self) -> bool {
+        let mut buffer = [0; 1024];
+        matches!(self.stream.read(&mut buffer), Ok(1..))
+    }
+
     /// Whether the server has closed its side, with nothing left to read.
     pub fn is_closed_by_server(&mut self) -> bool {
         self.unread.is_empty() && self.read_more().is_none()

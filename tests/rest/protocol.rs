@@ -371,7 +371,7 @@ fn a_client_that_does_not_read_is_given_up() {
     let server = Server::start_with(&store, |deps| {
         deps.settings.write_timeout = Duration::from_millis(200);
         deps.settings.connections = 1;
-        deps.metrics = Some(Arc::new(move || {
+        deps.metrics = Some(Arc::new(move |_| {
             told.send(()).unwrap();
             text.clone()
         }));
@@ -387,7 +387,7 @@ fn a_client_that_does_not_read_is_given_up() {
 fn a_panic_is_an_answer() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.metrics = Some(Arc::new(|| panic!("this panic belongs to a test")));
+        deps.metrics = Some(Arc::new(|_| panic!("this panic belongs to a test")));
     });
     let mut connection = server.connect();
     for _ in 0..3 {
@@ -402,7 +402,7 @@ fn metrics_are_passed_on_and_requests_reported() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let report = Arc::clone(&seen);
     let server = Server::start_with(&store, |deps| {
-        deps.metrics = Some(Arc::new(|| "up 1\n".to_owned()));
+        deps.metrics = Some(Arc::new(|_| "up 1\n".to_owned()));
         deps.on_request = Some(Arc::new(move |summary| {
             assert!(summary.seconds >= 0.0);
             report.lock().unwrap().push((summary.route, summary.status));
@@ -461,7 +461,7 @@ fn a_stop_lets_requests_in_flight_finish() {
     let (release, gate) = channel::<()>();
     let gate = Mutex::new(gate);
     let mut server = Server::start_with(&store, |deps| {
-        deps.metrics = Some(Arc::new(move || {
+        deps.metrics = Some(Arc::new(move |_| {
             told.send(()).unwrap();
             gate.lock().unwrap().recv().unwrap();
             "done".into()
@@ -488,7 +488,7 @@ fn a_stop_does_not_wait_for_ever() {
     let mut server = Server::start_with(&store, |deps| {
         deps.settings.stop_timeout = Duration::from_millis(100);
         deps.settings.readers = 1;
-        deps.metrics = Some(Arc::new(move || {
+        deps.metrics = Some(Arc::new(move |_| {
             told.send(()).unwrap();
             std::thread::park_timeout(Duration::from_secs(3));
             String::new()

@@ -350,7 +350,10 @@ fn every_project_is_a_schema_and_those_of_like_names_are_told_apart() {
 #[test]
 fn views_of_a_program_stay_when_another_one_changes() {
     // Without the wall of SQL, what DuckDB knows of views can be asked.
-    let world = World::with(|settings| settings.walls.sql = false);
+    let world = World::with(|settings| {
+        settings.walls.gate = false;
+        settings.walls.lock = false;
+    });
     let owner = owner("alice");
     let mut one = Program::new(1, "one");
     one.run(vec![emit("t", [("n", ScVal::U32(1))])]).unwrap();

@@ -10,6 +10,8 @@ use crate::tables::query::{Format, Numbers, QueryRequest};
 
 /// Transactions that one trial may be run on.
 const MOST_TRIED: usize = 100;
+/// Contract IDs that one request may hold, repeated ones included.
+const MOST_CONTRACTS: usize = 1000;
 /// Transactions that a trial is run on unless it says otherwise.
 const TRIED: usize = 10;
 
@@ -108,10 +110,17 @@ fn hashes_of(texts: &[String]) -> Result<Vec<TxHash>, ApiError> {
 }
 
 fn contracts(body: &Members<'_>) -> Result<Vec<ContractId>, ApiError> {
+    let given = body.required("contracts", Members::texts)?;
+    if given.len() > MOST_CONTRACTS {
+        return Err(ApiError::body(format!(
+            "'contracts' holds {} contract IDs: give {MOST_CONTRACTS} at the most",
+            given.len()
+        )));
+    }
     let parse = |text: &String| {
         text.parse().map_err(|error: ParseError| ApiError::body(format!("'contracts': {error}")))
     };
-    body.required("contracts", Members::texts)?.iter().map(parse).collect()
+    given.iter().map(parse).collect()
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 
-use super::super::ApiError;
 use super::super::router::Call;
+use super::super::{ApiError, LARGEST_FORM};
 use crate::domain::excerpt;
 
 /// The members that a route knows; others are passed over.
@@ -151,7 +151,17 @@ impl<'a> Members<'a> {
     }
 
     /// Bytes: base64, an array of numbers, or the content of a part.
+    ///
+    /// # Errors
+    /// [`ApiError::BodyTooLarge`] when base64 is longer than a module can be.
     pub(super) fn bytes(&self, name: &'static str) -> Result<Option<Vec<u8>>, ApiError> {
+        let spelled = self.0.iter().find(|(given, _)| *given == name).map(|(_, member)| member);
+        if let Some(Member::Json(json)) = spelled
+            && json.starts_with('"')
+            && json.len() > LARGEST_FORM
+        {
+            return Err(ApiError::BodyTooLarge(LARGEST_FORM));
+        }
         self.read(name, "base64, or an array of numbers from 0 to 255", |member| match member {
             Member::Json(json) => serde_json::from_str(json).ok().or_else(|| {
                 let text: String = serde_json::from_str(json).ok()?;

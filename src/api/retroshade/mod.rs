@@ -19,8 +19,6 @@ use crate::programs::backfill::Order;
 use crate::programs::manifest::Manifest;
 use crate::programs::records::{RunSource, StatsQuery};
 
-/// Room for a module of 2 MiB that is spelled as an array of numbers.
-const LARGEST_DEPLOY: usize = 12 << 20;
 /// Executions on a page, unless asked otherwise, and at the most (interface, section Limits).
 const EXECUTIONS: usize = 50;
 const MOST_EXECUTIONS: usize = 200;
@@ -28,9 +26,19 @@ const MOST_EXECUTIONS: usize = 200;
 const STATS: usize = 100;
 const MOST_STATS: usize = 1000;
 
-const fn route(verb: Verb, template: &'static str, scope: Scope, handler: Handler<Deps>) -> Route {
+const fn route(verb: Verb, template: &'static str, scope: Scope, work: Work) -> Route {
     let access = Access::Token(Right { area: Area::Programs, scope });
-    Route { template, verb, access, work: Work::Slow(handler) }
+    Route { template, verb, access, work }
+}
+
+/// What changes programs.
+const fn change(verb: Verb, template: &'static str, handler: Handler<Deps>) -> Route {
+    route(verb, template, Scope::Deploy, Work::Change(handler))
+}
+
+/// What brings a module.
+const fn upload(template: &'static str, handler: Handler<Deps>) -> Route {
+    route(LARGE, template, Scope::Deploy, Work::Upload(handler))
 }
 
 /// What is answered from the store. It does not wait behind what may take seconds.
@@ -40,28 +48,28 @@ const fn read(template: &'static str, handler: Handler<Deps>) -> Route {
 }
 
 const SMALL: Verb = Verb::Post { largest: super::LARGEST_BODY };
-const LARGE: Verb = Verb::Post { largest: LARGEST_DEPLOY };
+const LARGE: Verb = Verb::Post { largest: super::LARGEST_UPLOAD };
 
 /// Routes of this area. Literal paths come before those with a number in their place.
 pub(super) const ROUTES: [Route; 17] = [
-    route(LARGE, "/rest/retroshade/deploy", Scope::Deploy, deploy),
-    route(LARGE, "/rest/retroshade/try", Scope::Deploy, try_out),
-    route(SMALL, "/rest/retroshade/append-contracts", Scope::Deploy, append),
+    upload("/rest/retroshade/deploy", deploy),
+    upload("/rest/retroshade/try", try_out),
+    change(SMALL, "/rest/retroshade/append-contracts", append),
     // A subscription takes room of the owner's: who may only read may not decide on that.
-    route(SMALL, "/rest/retroshade/subscribe", Scope::Deploy, subscribe),
-    route(SMALL, "/rest/retroshade/unsubscribe", Scope::Deploy, unsubscribe),
-    route(SMALL, "/rest/retroshade/query", Scope::Read, query),
+    change(SMALL, "/rest/retroshade/subscribe", subscribe),
+    change(SMALL, "/rest/retroshade/unsubscribe", unsubscribe),
+    route(SMALL, "/rest/retroshade/query", Scope::Read, Work::Query(query)),
     read("/rest/retroshade/tables", tables),
     read("/rest/retroshade/list", list),
-    route(Verb::Delete, "/rest/retroshade/{id}", Scope::Deploy, delete),
+    change(Verb::Delete, "/rest/retroshade/{id}", delete),
     read("/rest/retroshade/{id}/status", status),
     read("/rest/retroshade/{id}/executions", executions),
     read("/rest/retroshade/{id}/stats", stats),
-    route(SMALL, "/rest/retroshade/{id}/pause", Scope::Deploy, pause),
-    route(SMALL, "/rest/retroshade/{id}/resume", Scope::Deploy, resume),
-    route(SMALL, "/rest/retroshade/{id}/backfill", Scope::Deploy, begin_backfill),
+    change(SMALL, "/rest/retroshade/{id}/pause", pause),
+    change(SMALL, "/rest/retroshade/{id}/resume", resume),
+    change(SMALL, "/rest/retroshade/{id}/backfill", begin_backfill),
     read("/rest/retroshade/{id}/backfill", backfill),
-    route(Verb::Delete, "/rest/retroshade/{id}/backfill", Scope::Deploy, cancel_backfill),
+    change(Verb::Delete, "/rest/retroshade/{id}/backfill", cancel_backfill),
 ];
 
 fn deploy(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {

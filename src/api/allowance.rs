@@ -1,0 +1,191 @@
+//! What one request may cost while it is worked on: records, index rows, time, and bytes of its answer.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::ApiError;
+use super::client::Client;
+use super::router::Call;
+use crate::budget::Share;
+use crate::store::{Bounds, Interrupted, Walked};
+
+/// By how many bytes an answer's share grows.
+pub(super) const ROOM: u64 = 1 << 20;
+
+/// What a question to the store may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScanLimits {
+    /// Event blocks or transaction records that it may read.
+    pub records: u64,
+    /// Rows of indexes that it may look at.
+    pub index_rows: u64,
+    /// How long it may take.
+    pub time: Duration,
+    /// Bytes after which a page ends, however few rows it has.
+    pub page_bytes: u64,
+    /// Rows that `offset` may pass over.
+    pub offset: u64,
+}
+
+impl Default for ScanLimits {
+    fn default() -> Self {
+        Self {
+            records: 20_000,
+            index_rows: 200_000,
+            time: Duration::from_secs(2),
+            page_bytes: 8 << 20,
+            offset: 10_000,
+        }
+    }
+}
+
+/// What a request may still cost.
+pub(super) struct Allowance<'a> {
+    pub limits: &'a ScanLimits,
+    started: Instant,
+    client: &'a Client,
+    /// Bytes that are reserved for the answer.
+    room: Mutex<&'a mut Share>,
+    /// Whether the answer ended early for its bytes.
+    was_cut: AtomicBool,
+}
+
+impl<'a> Allowance<'a> {
+    /// For a request that is worked on from now on, and has this room for its answer.
+    pub(super) fn new(limits: &'a ScanLimits, client: &'a Client, room: &'a mut Share) -> Self {
+        Self {
+            limits,
+            started: Instant::now(),
+            client,
+            room: Mutex::new(room),
+            was_cut: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a page of so many bytes goes on: neither is it full, nor is memory short.
+    fn goes_on(&self, bytes: usize) -> ControlFlow<()> {
+        let bytes = bytes as u64;
+        let mut room = self.room.lock();
+        let has_room = bytes < room.amount() || room.grow_to(bytes + ROOM).is_ok();
+        if bytes < self.limits.page_bytes && has_room {
+            return ControlFlow::Continue(());
+        }
+        self.was_cut.store(true, Ordering::Relaxed);
+        ControlFlow::Break(())
+    }
+}
+
+/// Walks the store within what a request may cost; says whether the page is complete. `rows` is given
+/// the bounds, and what decides by the length of the page whether it goes on; it says whether the page
+/// has rows. One that has them when the walk is interrupted ends early: its last row is where to go on.
+pub(super) fn walk<C: Into<serde_json::Value>>(
+    call: &Call<'_>,
+    offset: u64,
+    rows: impl FnOnce(
+        Bounds<'_>,
+        &dyn Fn(usize) -> ControlFlow<()>,
+    ) -> Result<(Walked<C>, bool), ApiError>,
+) -> Result<bool, ApiError> {
+    let Some(allowance) = call.allowance else {
+        return rows(Bounds::NONE, &|_| ControlFlow::Continue(())).map(|_| true);
+    };
+    let Allowance { limits, started, client, .. } = allowance;
+    let is_over = || started.elapsed() >= limits.time || client.has_given_up(*started);
+    let bounds =
+        Bounds { records: limits.records, index_rows: limits.index_rows, interrupted: &is_over };
+    let (walked, has_rows) = rows(bounds, &|bytes| allowance.goes_on(bytes))?;
+    match walked.interrupted {
+        None => Ok(!allowance.was_cut.load(Ordering::Relaxed)),
+        Some(_) if client.has_given_up(*started) => Err(ApiError::HungUp),
+        Some(_) if has_rows => Ok(false),
+        Some(Interrupted { cursor, skipped }) => {
+            Err(ApiError::TooExpensive { cursor: cursor.into(), skipped, offset })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::super::client::Pace;
+    use super::*;
+    use crate::budget::{Budget, Holder, Limits};
+    use crate::store::QueryCost;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    async fn connected() -> (TcpStream, std::sync::Arc<Client>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (far, address) = listener.accept().await.unwrap();
+        let (client, _) = Client::new(
+            far,
+            address,
+            Pace { grace: HOUR, bytes_per_second: 1 },
+            &std::sync::Arc::default(),
+        );
+        (near, client)
+    }
+
+    /// Walks for ever, unless it is interrupted.
+    fn endless(bounds: Bounds<'_>) -> Walked<u64> {
+        while !(bounds.interrupted)() {
+            std::thread::yield_now();
+        }
+        let interrupted = Some(Interrupted { cursor: 7, skipped: 0 });
+        Walked { cost: QueryCost::default(), interrupted }
+    }
+
+    fn share() -> Share {
+        let budget = Budget::new("tests", Limits::without_waiting(16 << 20, 16 << 20));
+        budget.take_now(Holder::of("somebody"), ROOM).unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn work_for_a_client_that_hung_up_ends() {
+        let (near, client) = connected().await;
+        let limits = ScanLimits { time: HOUR, ..ScanLimits::default() };
+        let work = tokio::task::spawn_blocking(move || {
+            let mut room = share();
+            let allowance = Allowance::new(&limits, &client, &mut room);
+            let call = Call { allowance: Some(&allowance), ..Call::reading("", "") };
+            walk(&call, 0, |bounds, _| Ok((endless(bounds), false)))
+        });
+        drop(near);
+        assert!(matches!(work.await.unwrap(), Err(ApiError::HungUp)));
+    }
+
+    #[tokio::test]
+    async fn a_walk_ends_after_its_time_with_what_it_has() {
+        let (_near, client) = connected().await;
+        let limits = ScanLimits { time: Duration::from_millis(1), ..ScanLimits::default() };
+        let mut room = share();
+        let allowance = Allowance::new(&limits, &client, &mut room);
+        let call = Call { allowance: Some(&allowance), ..Call::reading("", "") };
+        let nothing = walk(&call, 0, |bounds, _| Ok((endless(bounds), false)));
+        let Err(ApiError::TooExpensive { cursor, .. }) = nothing else { panic!("too much") };
+        assert_eq!(cursor, 7);
+        assert!(!walk(&call, 0, |bounds, _| Ok((endless(bounds), true))).unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_page_ends_when_it_is_long_or_memory_is_short() {
+        let (_near, client) = connected().await;
+        let limits = ScanLimits { page_bytes: 4 << 20, ..ScanLimits::default() };
+        let mut room = share();
+        let allowance = Allowance::new(&limits, &client, &mut room);
+        assert!(allowance.goes_on((4 << 20) - 1).is_continue());
+        assert!(allowance.goes_on(4 << 20).is_break());
+        let budget = Budget::new("tests", Limits::without_waiting(2 << 20, 2 << 20));
+        let mut room = budget.take_now(Holder::of("somebody"), ROOM).unwrap();
+        let allowance = Allowance::new(&limits, &client, &mut room);
+        assert!(allowance.goes_on(1 << 20).is_continue());
+        assert_eq!(budget.usage().taken, 2 << 20, "room is taken before it is used");
+        assert!(allowance.goes_on(2 << 20).is_break());
+    }
+}

@@ -1,0 +1,163 @@
+//! Who asks: the client's address, its token, and whether either has asked too often.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use warp::http::header::AUTHORIZATION;
+use warp::http::{HeaderMap, HeaderName};
+
+use super::gate::Head;
+use super::limits::{Caller, Limits};
+use super::router::{Access, Route};
+use super::{ApiError, Deps, MetricsFor};
+use crate::auth::{Claims, TokenError, decide};
+use crate::budget::Holder;
+use crate::domain::Owner;
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Whoever may call a route.
+pub(super) struct Identity {
+    /// Whose token it is; none without one.
+    pub owner: Option<Owner>,
+    /// Whom what the request costs is counted for.
+    pub holder: Holder,
+    /// Whether it costs nothing: probes must not be turned away.
+    pub is_exempt: bool,
+}
+
+/// The one whom an address stands for.
+pub(super) fn holder_of_address(address: IpAddr) -> Holder {
+    Holder::of(&Caller::address(address))
+}
+
+/// Counts a request that reaches no handler.
+pub(super) fn count_stray(deps: &Deps, limits: &Limits, head: &Head) -> Result<(), ApiError> {
+    limits.count(|| Caller::address(client_address(deps, head)))
+}
+
+/// Who asks, when the route is for them.
+pub(super) fn authorize(
+    deps: &Deps,
+    limits: &Limits,
+    head: &Head,
+    route: &Route,
+) -> Result<Identity, ApiError> {
+    let by_address = || Caller::address(client_address(deps, head));
+    let stranger = |is_exempt| {
+        let holder = holder_of_address(client_address(deps, head));
+        Identity { owner: None, holder, is_exempt }
+    };
+    match route.access {
+        Access::Probe => Ok(stranger(true)),
+        Access::Operator => match may_read_metrics(deps, head)? {
+            true => Ok(stranger(true)),
+            false => {
+                limits.count(by_address)?;
+                Err(ApiError::MetricsElsewhere)
+            }
+        },
+        Access::Public => {
+            limits.count(by_address)?;
+            Ok(stranger(false))
+        }
+        Access::Token(right) => {
+            let claims = match verify(deps, limits, head) {
+                Ok(claims) => claims,
+                Err(error @ ApiError::TooManyRequests { .. }) => return Err(error),
+                Err(error) => {
+                    // Guessing tokens is limited too.
+                    limits.count(by_address)?;
+                    return Err(error);
+                }
+            };
+            limits.count(|| Caller::Token(claims.jti.clone()))?;
+            decide(&claims, right, &deps.network)?;
+            let holder = Holder::of(&("token", &claims.jti));
+            Ok(Identity { owner: Some(Owner(claims.sub.clone())), holder, is_exempt: false })
+        }
+    }
+}
+
+/// Whether the metrics are for whoever asks.
+fn may_read_metrics(deps: &Deps, head: &Head) -> Result<bool, ApiError> {
+    match deps.settings.metrics_for {
+        MetricsFor::All => Ok(true),
+        MetricsFor::Off => Err(ApiError::unknown_route(&head.path)),
+        // What was forwarded by somebody who is not trusted may come from anywhere.
+        MetricsFor::Loopback => {
+            let is_forwarded = head.headers.contains_key(FORWARDED_FOR);
+            let is_trusted = is_trusted(deps, head.client.address.ip().to_canonical());
+            Ok(client_address(deps, head).is_loopback() && (is_trusted || !is_forwarded))
+        }
+    }
+}
+
+fn verify(deps: &Deps, limits: &Limits, head: &Head) -> Result<Arc<Claims>, ApiError> {
+    let token = bearer_token(&head.headers).ok_or(ApiError::NoToken)?;
+    let now = (deps.clock)();
+    // Such a signature costs more than most answers: none is looked at for an address over its limit.
+    if let Some(retry_after) = limits.refused_for(|| client_address(deps, head))
+        && deps.tokens.is_costly(token)
+    {
+        return Err(ApiError::TooManyRequests { retry_after });
+    }
+    deps.tokens.verify_at(token, now).map_err(|error: TokenError| ApiError::Token(error))
+}
+
+/// The token of the one `Authorization: Bearer …` header.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (given.next(), given.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Whether an address, in its canonical form, is that of a trusted proxy.
+fn is_trusted(deps: &Deps, address: IpAddr) -> bool {
+    deps.settings.trusted_proxies.iter().any(|proxy| proxy.to_canonical() == address)
+}
+
+/// The address that limits count: the peer's, or, behind a trusted proxy, the last one in
+/// `X-Forwarded-For` that is not a trusted proxy's.
+fn client_address(deps: &Deps, head: &Head) -> IpAddr {
+    let peer = head.client.address.ip().to_canonical();
+    if !is_trusted(deps, peer) {
+        return peer;
+    }
+    let lists = head.headers.get_all(FORWARDED_FOR).iter().rev();
+    let hops = lists.filter_map(|value| value.to_str().ok()).flat_map(|list| list.rsplit(','));
+    hops.map_while(forwarded_address).find(|hop| !is_trusted(deps, *hop)).unwrap_or(peer)
+}
+
+/// One address of `X-Forwarded-For`. Some proxies add the port, and IPv6 addresses may be in brackets.
+fn forwarded_address(hop: &str) -> Option<IpAddr> {
+    let hop = hop.trim();
+    let bare = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(hop);
+    let address = bare.parse::<IpAddr>().ok();
+    let address = address.or_else(|| Some(hop.parse::<SocketAddr>().ok()?.ip()));
+    Some(address?.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwarded_addresses_may_have_ports_and_brackets() {
+        for (hop, address) in [
+            ("1.2.3.4", "1.2.3.4"),
+            (" 1.2.3.4:5678 ", "1.2.3.4"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("[2001:db8::1]:443", "2001:db8::1"),
+            ("::ffff:10.0.0.1", "10.0.0.1"),
+            ("[::ffff:10.0.0.1]:80", "10.0.0.1"),
+        ] {
+            assert_eq!(forwarded_address(hop), Some(address.parse().unwrap()), "{hop}");
+        }
+        for other in ["", "unknown", "_hidden", "1.2.3", "1.2.3.4:", "1.2.3.4:99999", "[1.2.3.4"] {
+            assert_eq!(forwarded_address(other), None, "{other}");
+        }
+    }
+}

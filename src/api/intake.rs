@@ -1,0 +1,109 @@
+//! Bodies of requests: reading those that are wanted, within limits, and passing over the others.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use futures_util::{Stream, StreamExt};
+use tokio::time::{Instant, timeout_at};
+use warp::http::HeaderMap;
+use warp::http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+
+use super::budgets::refused;
+use super::{ApiError, LARGEST_BODY};
+use crate::budget::Share;
+
+/// Room for a body that does not say how long it is, to begin with.
+const FIRST_ROOM: usize = 16 << 10;
+
+/// Whether a request has a body.
+pub(super) fn has_body(headers: &HeaderMap) -> bool {
+    headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING)
+}
+
+/// Whether the body is a form.
+pub(super) fn is_form(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    media_type.is_some_and(|value| multer::parse_boundary(value).is_ok())
+}
+
+/// The length that the head announces.
+fn announced(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Bytes to reserve for a body of at most `largest` bytes before it is read.
+///
+/// # Errors
+/// [`ApiError::BodyTooLarge`]
+pub(super) fn room(headers: &HeaderMap, largest: usize) -> Result<usize, ApiError> {
+    match announced(headers) {
+        Some(length) if length > largest => Err(ApiError::BodyTooLarge(largest)),
+        Some(length) => Ok(length),
+        None => Ok(FIRST_ROOM),
+    }
+}
+
+/// Reads a body of at most `largest` bytes to its end. It never takes more memory than its share.
+pub(super) async fn read<B: Buf>(
+    body: impl Stream<Item = Result<B, warp::Error>>,
+    largest: usize,
+    share: &mut Share,
+    limit: Duration,
+) -> Result<Bytes, ApiError> {
+    let mut received = Vec::with_capacity(usize::try_from(share.amount()).unwrap_or(0));
+    let keep = |mut chunk: B| {
+        let length = received.len() + chunk.remaining();
+        if length > largest {
+            return Err(ApiError::BodyTooLarge(largest));
+        }
+        if length > received.capacity() {
+            let room = length.max(2 * received.capacity()).min(largest);
+            share.grow_to(room as u64).map_err(|refusal| refused(refusal, "bytes"))?;
+            received.reserve_exact(room - received.len());
+        }
+        while chunk.has_remaining() {
+            let part = chunk.chunk();
+            received.extend_from_slice(part);
+            chunk.advance(part.len());
+        }
+        Ok(())
+    };
+    each(body, limit, keep).await?;
+    Ok(received.into())
+}
+
+/// Reads a body that nobody wants, so that the connection can go on. Keeps nothing of it.
+pub(super) async fn pass_over<B: Buf>(
+    headers: &HeaderMap,
+    body: impl Stream<Item = Result<B, warp::Error>>,
+    limit: Duration,
+) -> Result<(), ApiError> {
+    room(headers, LARGEST_BODY)?;
+    let mut length = 0;
+    let count = |chunk: B| {
+        length += chunk.remaining();
+        match length > LARGEST_BODY {
+            true => Err(ApiError::BodyTooLarge(LARGEST_BODY)),
+            false => Ok(()),
+        }
+    };
+    each(body, limit, count).await
+}
+
+async fn each<B: Buf>(
+    body: impl Stream<Item = Result<B, warp::Error>>,
+    limit: Duration,
+    mut take: impl FnMut(B) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    let deadline = Instant::now() + limit;
+    let mut body = pin!(body);
+    loop {
+        match timeout_at(deadline, body.next()).await {
+            Err(_) => return Err(ApiError::BodyTooSlow(limit.as_secs())),
+            Ok(None) => return Ok(()),
+            Ok(Some(Err(_))) => return Err(ApiError::BrokenBody),
+            Ok(Some(Ok(chunk))) => take(chunk)?,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+
+fn holder(name: &str) -> Holder {
+    Holder::of(name)
+}
+
+fn budget(all: u64, one: u64, waiting: usize, one_with_waiting: u64) -> Budget {
+    Budget::new("tests", Limits { all, one, waiting, one_with_waiting })
+}
+
+fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn one_holder_has_its_limit_and_all_have_theirs() {
+    let budget = budget(4, 2, 0, 2);
+    let [ana, bob, eve] = ["ana", "bob", "eve"].map(holder);
+    let first = budget.take_now(ana, 1).unwrap();
+    let _second = budget.take_now(ana, 1).unwrap();
+    assert_eq!(budget.take_now(ana, 1).err(), Some(Refusal::One));
+    let _third = budget.take_now(bob, 1).unwrap();
+    assert_eq!(budget.take_now(bob, 1).err(), Some(Refusal::One), "half is taken: one each");
+    let _fourth = budget.take_now(eve, 1).unwrap();
+    assert_eq!(budget.take_now(holder("ivy"), 1).err(), Some(Refusal::All));
+    drop(first);
+    assert!(budget.take_now(holder("ivy"), 1).is_ok());
+    let usage = budget.usage();
+    assert_eq!((usage.taken, usage.refused_one, usage.refused_all), (3, 2, 1));
+}
+
+#[test]
+fn a_few_greedy_holders_leave_something_for_a_newcomer() {
+    let budget = budget(256, 64, 0, 64);
+    let mut taken = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        while let Ok(share) = budget.take_now(holder(name), 16) {
+            taken.push(share);
+        }
+    }
+    assert_eq!(budget.usage().taken, 64 + 64 + 32 + 32);
+    assert!(budget.take_now(holder("newcomer"), 64).is_ok());
+}
+
+#[test]
+fn whoever_waits_is_served_in_order_but_never_beyond_its_limit() {
+    let budget = budget(2, 1, 3, 3);
+    let [ana, bob, eve] = ["ana", "bob", "eve"].map(holder);
+    let of_ana = budget.take_now(ana, 1).unwrap();
+    let of_bob = budget.take_now(bob, 1).unwrap();
+    let mut first = pin!(budget.take(ana, 1));
+    let mut second = pin!(budget.take(eve, 1));
+    assert!(poll(first.as_mut()).is_pending() && poll(second.as_mut()).is_pending());
+    assert_eq!(budget.usage().waiting, 2);
+    drop(of_bob);
+    assert!(poll(first.as_mut()).is_pending(), "it has one already");
+    let Poll::Ready(Ok(of_eve)) = poll(second.as_mut()) else { panic!("eve is next") };
+    drop(of_ana);
+    assert!(matches!(poll(first.as_mut()), Poll::Ready(Ok(_))));
+    drop(of_eve);
+    assert_eq!((budget.usage().taken, budget.usage().waiting), (0, 0));
+}
+
+#[test]
+fn waiting_is_bounded_for_all_and_for_one() {
+    let budget = budget(1, 1, 2, 2);
+    let _taken = budget.take_now(holder("x"), 1).unwrap();
+    let mut of_ana = pin!(budget.take(holder("ana"), 1));
+    assert!(poll(of_ana.as_mut()).is_pending());
+    let mut more_of_ana = Box::pin(budget.take(holder("ana"), 1));
+    assert!(poll(more_of_ana.as_mut()).is_pending());
+    let refused = poll(pin!(budget.take(holder("ana"), 1)));
+    assert!(matches!(refused, Poll::Ready(Err(Refusal::One))));
+    let refused = poll(pin!(budget.take(holder("bob"), 1)));
+    assert!(matches!(refused, Poll::Ready(Err(Refusal::All))));
+    drop(more_of_ana);
+    assert_eq!(budget.usage().waiting, 1, "whoever gives up leaves the queue");
+    assert!(poll(pin!(budget.take(holder("bob"), 1))).is_pending());
+}
+
+#[test]
+fn a_share_that_nobody_waits_for_any_more_is_given_back() {
+    let budget = budget(1, 1, 1, 1);
+    let taken = budget.take_now(holder("x"), 1).unwrap();
+    let mut waiting = Box::pin(budget.take(holder("ana"), 1));
+    assert!(poll(waiting.as_mut()).is_pending());
+    drop(taken);
+    assert_eq!(budget.usage().taken, 1, "it is granted");
+    drop(waiting);
+    assert_eq!(budget.usage().taken, 0);
+}
+
+#[test]
+fn shares_grow_within_the_limits_and_take_their_real_size() {
+    let budget = budget(100, 50, 0, 50);
+    let mut share = budget.take_now(holder("ana"), 10).unwrap();
+    share.grow_to(50).unwrap();
+    assert_eq!(share.grow_to(51), Err(Refusal::One));
+    assert_eq!((share.amount(), budget.usage().taken), (50, 50));
+    share.grow_to(20).unwrap();
+    assert_eq!(share.amount(), 50, "growing never shrinks");
+    share.set(3);
+    assert_eq!(budget.usage().taken, 3);
+    share.set(120);
+    assert_eq!(budget.usage().taken, 120, "what exists counts whole");
+    drop(share);
+    assert_eq!(budget.usage().taken, 0);
+}
+
+/// Random takers, waiters and givers against the sums that they know of themselves.
+#[test]
+fn nothing_is_lost_or_given_twice() {
+    let mut rng = ChaCha8Rng::seed_from_u64(11);
+    for _ in 0..50 {
+        let budget = budget(20, 8, 6, 12);
+        let names = ["a", "b", "c", "d", "e"];
+        let mut held: Vec<(usize, Share)> = Vec::new();
+        let mut waiting = Vec::new();
+        for _ in 0..200 {
+            let who = rng.random_range(0..names.len());
+            let amount = rng.random_range(1..5);
+            match rng.random_range(0..5) {
+                0 => held.extend(budget.take_now(holder(names[who]), amount).map(|s| (who, s))),
+                1 => {
+                    let budget = budget.clone();
+                    waiting.push((
+                        who,
+                        Box::pin(async move { budget.take(holder(names[who]), amount).await }),
+                    ));
+                }
+                2 if !waiting.is_empty() => {
+                    drop(waiting.swap_remove(rng.random_range(0..waiting.len())));
+                }
+                _ if !held.is_empty() => {
+                    drop(held.swap_remove(rng.random_range(0..held.len())));
+                }
+                _ => {}
+            }
+            let mut still = Vec::new();
+            for (who, mut future) in waiting {
+                match poll(future.as_mut()) {
+                    Poll::Ready(outcome) => held.extend(outcome.map(|share| (who, share))),
+                    Poll::Pending => still.push((who, future)),
+                }
+            }
+            waiting = still;
+            let sum = held.iter().map(|(_, share)| share.amount()).sum::<u64>();
+            assert_eq!(budget.usage().taken, sum);
+            assert!(sum <= 20 && budget.usage().waiting == waiting.len());
+            for who in 0..names.len() {
+                let own = held.iter().filter(|(of, _)| *of == who).map(|(_, s)| s.amount());
+                assert!(own.sum::<u64>() <= 8);
+            }
+        }
+        drop((held, waiting));
+        let usage = budget.usage();
+        assert_eq!((usage.taken, usage.waiting), (0, 0));
+        assert!(budget.0.state.lock().holders.is_empty());
+    }
+}
+
+#[test]
+fn who_waits_on_a_thread_gets_a_share_when_one_is_given_back() {
+    let budget = Budget::new("tests", Limits::without_waiting(1, 1));
+    let [ana, bob] = ["ana", "bob"].map(holder);
+    let first = budget.take_now(ana, 1);
+    assert!(budget.take_before(bob, 1, Instant::now()).is_err());
+    let until = Instant::now() + std::time::Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| budget.take_before(bob, 1, until).is_ok());
+        drop(first);
+        assert!(waits.join().unwrap());
+    });
+    assert_eq!(budget.usage().taken, 0);
+}

@@ -1,0 +1,50 @@
+//! From the configuration to what the HTTP interface is told.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::api::{ApiSettings, MetricsFor, RateLimit, ScanLimits};
+use crate::config::{Config, MetricsReaders};
+
+/// What the operator has chosen for the HTTP interface.
+pub(super) fn of(config: &Config) -> ApiSettings {
+    let (http, limits) = (&config.http, &config.limits);
+    let mib = |number: NonZeroU32| u64::from(number.get()) << 20;
+    ApiSettings {
+        rate_limit: RateLimit::from_setting(limits.requests_per_second, limits.burst),
+        cors_origins: http.cors_origins.iter().cloned().map(String::from).collect(),
+        trusted_proxies: http.trusted_proxies.clone(),
+        metrics_for: match http.metrics {
+            MetricsReaders::Loopback => MetricsFor::Loopback,
+            MetricsReaders::All => MetricsFor::All,
+            MetricsReaders::Off => MetricsFor::Off,
+        },
+        connections: usize::try_from(http.connections.get()).unwrap_or(usize::MAX),
+        connections_per_address: limits.connections_per_address.get().into(),
+        requests_in_flight: limits.requests_in_flight.get().into(),
+        bytes_in_flight: mib(limits.bytes_in_flight_mib),
+        bytes_in_flight_per_token: mib(limits.bytes_in_flight_per_token_mib),
+        largest_answer: mib(config.queries.answer_mib),
+        scan: ScanLimits {
+            records: limits.scan_records.get().into(),
+            index_rows: limits.scan_index_rows.get().into(),
+            time: Duration::from_millis(limits.scan_ms.get().into()),
+            page_bytes: mib(limits.page_mib),
+            offset: limits.offset.into(),
+        },
+        answer_timeout: Duration::from_secs(limits.answer_seconds.get().into()),
+        answer_bytes_per_second: u64::from(limits.answer_kib_per_second.get()) << 10,
+        ..ApiSettings::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_interface() {
+        let (configured, own) = (of(&Config::default()), ApiSettings::default());
+        assert_eq!(format!("{configured:?}"), format!("{own:?}"));
+    }
+}

@@ -1,0 +1,171 @@
+//! How many connections there may be, how large their heads, and how long they may take.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use orrery::api::{LONGEST_URI, MetricsFor};
+use orrery::budget::Usage;
+
+use crate::common::http::Connection;
+use crate::common::pubnet;
+use crate::common::server::{Server, TempStore};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn live(connection: &mut Connection) -> u16 {
+    connection.request("GET", "/rest/health/live", &[]).status
+}
+
+/// Waits until something holds.
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "it never came to that");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_address_has_so_many_connections_and_is_told() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start_with(&store, |deps| deps.settings.connections_per_address = 2);
+    let (mut first, mut second) = (server.connect(), server.connect());
+    assert_eq!((live(&mut first), live(&mut second)), (200, 200));
+    let mut third = server.connect();
+    let answer = third.answer(false);
+    assert!(answer.error(429, "too_many_requests").contains("2 connections"));
+    assert!(answer.header("retry-after").is_some());
+    assert!(third.is_closed_by_server());
+    drop(first);
+    // The place of a closed connection is free soon.
+    wait_until(|| {
+        let mut next = server.connect();
+        let _ = next.send(b"GET /rest/health/live HTTP/1.1\r\nhost: x\r\n\r\n");
+        next.answer(false).status == 200
+    });
+}
+
+#[test]
+fn a_trusted_proxy_has_any_number_of_connections() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.connections_per_address = 1;
+        deps.settings.trusted_proxies = vec!["::ffff:127.0.0.1".parse().unwrap()];
+    });
+    let mut connections: Vec<_> = (0..8).map(|_| server.connect()).collect();
+    assert!(connections.iter_mut().all(|connection| live(connection) == 200));
+}
+
+#[test]
+fn the_connection_that_is_idle_longest_makes_room() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start_with(&store, |deps| deps.settings.connections = 3);
+    let mut silent = server.connect();
+    let mut asked = server.connect();
+    assert_eq!(live(&mut asked), 200);
+    for _ in 0..10 {
+        assert_eq!(live(&mut server.connect()), 200, "a newcomer is served");
+    }
+    assert!(silent.is_closed_by_server());
+}
+
+#[test]
+fn a_connection_that_never_asks_is_closed_soon() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.first_request_timeout = Duration::from_millis(100);
+    });
+    let mut silent = server.connect();
+    let mut slow = server.connect();
+    slow.send(b"GET /rest/health HTTP/1.1\r\nhost").unwrap();
+    let mut quick = server.connect();
+    assert_eq!(live(&mut quick), 200);
+    slow.answer(false).error(408, "request_timeout");
+    assert!(silent.is_closed_by_server());
+    assert_eq!(live(&mut quick), 200, "whoever has asked may be idle for longer");
+}
+
+#[test]
+fn a_head_has_room_for_the_longest_query_and_not_for_much_more() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start(&store);
+    let route = "/rest/health/live";
+    let query = "x".repeat(LONGEST_URI - route.len());
+    let filler = "y".repeat(8 << 10);
+    let answer =
+        server.connect().request("GET", &format!("{route}?{query}"), &[("x-filler", &filler)]);
+    assert_eq!(answer.status, 200);
+    for headers in [vec!["x"; 70].join(": y\r\n"), format!("x: {}", "y".repeat(49 << 10))] {
+        let mut connection = server.connect();
+        let _ = connection.send(format!("GET {route} HTTP/1.1\r\n{headers}: z\r\n\r\n").as_bytes());
+        connection.answer(false).error(431, "headers_too_large");
+    }
+}
+
+#[test]
+fn an_answer_must_have_been_read_after_a_time_that_its_length_allows() {
+    let store = TempStore::new(&pubnet::network());
+    let text = "x".repeat(64 << 20);
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.answer_timeout = Duration::from_millis(300);
+        deps.settings.answer_bytes_per_second = 1 << 30;
+        deps.settings.connections = 1;
+        deps.settings.header_timeout = PATIENCE;
+        deps.metrics = Some(Arc::new(move |_: &[Usage]| text.clone()));
+    });
+    let mut slow = server.connect();
+    slow.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    // It reads without a pause, far too slowly; the other waits for its connection to be closed.
+    let reading = std::thread::spawn(move || {
+        while slow.read_some() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert_eq!(live(&mut server.connect()), 200);
+    reading.join().unwrap();
+}
+
+/// A server that hands out metrics, and how often it made them.
+fn with_metrics(metrics_for: MetricsFor) -> (Server, TempStore, Arc<Mutex<u32>>) {
+    let store = TempStore::new(&pubnet::network());
+    let made = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&made);
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.metrics_for = metrics_for;
+        deps.settings.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+        deps.metrics = Some(Arc::new(move |usages: &[Usage]| {
+            *count.lock().unwrap() += 1;
+            usages.iter().map(|usage| format!("{} {}\n", usage.name, usage.taken)).collect()
+        }));
+    });
+    (server, store, made)
+}
+
+#[test]
+fn metrics_are_for_those_whom_the_operator_chose() {
+    let forwarded = |server: &Server, address: &str| {
+        let headers = [("x-forwarded-for", address)];
+        server.connect().request("GET", "/metrics", &headers).status
+    };
+    let (server, _store, _) = with_metrics(MetricsFor::Loopback);
+    assert_eq!(server.get_public("/metrics").status, 200);
+    assert_eq!(forwarded(&server, "192.0.2.1"), 403);
+    assert_eq!(forwarded(&server, "127.0.0.2:4711"), 200);
+    let (server, _store, _) = with_metrics(MetricsFor::All);
+    assert_eq!(forwarded(&server, "192.0.2.1"), 200);
+    let (server, _store, _) = with_metrics(MetricsFor::Off);
+    server.get_public("/metrics").error(404, "not_found");
+}
+
+#[test]
+fn metrics_are_made_anew_once_a_second_at_the_most() {
+    let (server, _store, made) = with_metrics(MetricsFor::Loopback);
+    let began = Instant::now();
+    let answers: Vec<_> = (0..50).map(|_| server.get_public("/metrics").body).collect();
+    let most = began.elapsed().as_secs() as u32 + 1;
+    assert!(*made.lock().unwrap() <= most);
+    let text = String::from_utf8(answers[0].clone()).unwrap();
+    for name in ["connections", "requests", "bytes", "readers", "queries", "changes", "uploads"] {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{name} is not in {text}");
+    }
+}

@@ -1,0 +1,374 @@
+//! What a request may cost: how far it may look, how many bytes and places it may hold, and what a
+//! client is told beyond.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use orrery::api::{LARGEST_BODY, RateLimit};
+use orrery::auth::{IssueRequest, PublicKey, PublicKeyAlgorithm, Tokens};
+use orrery::budget::Usage;
+use serde_json::{Value, json};
+
+use crate::common::http::Connection;
+use crate::common::pubnet;
+use crate::common::server::{Server, TempStore, now};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const UPLOAD: &str = "/rest/retroshade/deploy";
+
+/// What is taken of the server's budgets, as its metrics are told.
+#[derive(Clone, Default)]
+struct Taken(Arc<Mutex<HashMap<&'static str, Usage>>>);
+
+impl Taken {
+    fn watch(&self, deps: &mut orrery::api::Deps) {
+        let seen = Arc::clone(&self.0);
+        deps.metrics = Some(Arc::new(move |usages: &[Usage]| {
+            seen.lock().unwrap().extend(usages.iter().map(|usage| (usage.name, *usage)));
+            String::new()
+        }));
+    }
+
+    /// Waits until a budget is as wanted.
+    fn wait_for(&self, server: &Server, name: &str, is_it: impl Fn(&Usage) -> bool) -> Usage {
+        let began = Instant::now();
+        loop {
+            assert_eq!(server.get_public("/metrics").status, 200);
+            let usage = self.0.lock().unwrap()[name];
+            if is_it(&usage) {
+                return usage;
+            }
+            assert!(began.elapsed() < PATIENCE, "{usage:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// The head of a request with a token, with these further lines.
+fn head(token: &str, request: &str, lines: &str) -> String {
+    format!("{request} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n{lines}\r\n")
+}
+
+/// All rows of a list, whatever the service says about where to go on.
+fn follow(server: &Server, list: &str, position: &str) -> (Vec<Value>, usize) {
+    let (mut rows, mut cursor, mut refusals): (Vec<Value>, _, _) = (Vec::new(), String::new(), 0);
+    loop {
+        let answer = server.get(&format!("{list}{cursor}"));
+        let next = match answer.status {
+            200 => {
+                let page: Vec<Value> = answer.json().as_array().unwrap().clone();
+                let Some(last) = page.last() else { return (rows, refusals) };
+                let next = last[position].clone();
+                rows.extend(page);
+                next
+            }
+            _ => {
+                refusals += 1;
+                let sentence = answer.error(422, "query_too_expensive");
+                let next = answer.json()["cursor"].clone();
+                assert!(sentence.contains(&text(&next)), "{sentence}");
+                next
+            }
+        };
+        let next = format!("&cursor={}", text(&next));
+        assert_ne!(next, cursor, "{list} gets on");
+        cursor = next;
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[test]
+fn a_question_that_costs_too_much_says_where_to_go_on_and_loses_nothing() {
+    let Some(ledgers) = pubnet::ledgers() else { return };
+    let store = pubnet::store(&ledgers);
+    let whole = Server::start(&store);
+    let model = pubnet::Model::of(&ledgers);
+    let bounded = Server::start_with(&store, |deps| {
+        deps.settings.scan.records = 3;
+        deps.settings.scan.index_rows = 20;
+    });
+    let [topic, elsewhere] = ["topic1", "topic4"].map(|name| {
+        let value = model.events.iter().find_map(|event| event["topic1"].as_str()).unwrap();
+        format!("{name}={}", value.replace('+', "%2B"))
+    });
+    let contract = model.events.iter().find_map(|event| event["contract_id"].as_str()).unwrap();
+    let mut refused = 0;
+    for order in ["asc", "desc"] {
+        for (list, position) in [
+            (format!("/rest/events/by-contract/{contract}?{elsewhere}&limit=5"), "id"),
+            (format!("/rest/events/by-contract/{contract}?{topic}&limit=7"), "id"),
+            (format!("/rest/events/by-contract/{contract}?{topic}&{elsewhere}"), "id"),
+            (format!("/rest/events/by-contracts?contracts={contract}&limit=1000"), "id"),
+            ("/rest/events/by-ledger?limit=1000".to_owned(), "id"),
+            (format!("/rest/txs/by-contract/{contract}?limit=3"), "tx"),
+            ("/rest/txs/by-ledger?limit=1000".to_owned(), "tx"),
+        ] {
+            let list = format!("{list}&order={order}");
+            let (rows, refusals) = follow(&bounded, &list, position);
+            assert!(rows == follow(&whole, &list, position).0, "{list}");
+            refused += refusals;
+        }
+    }
+    assert!(refused > 0, "some of them cost too much");
+}
+
+#[test]
+fn what_an_offset_has_passed_over_before_the_end_is_told() {
+    let Some(ledgers) = pubnet::ledgers() else { return };
+    let store = pubnet::store(&ledgers);
+    let server = Server::start_with(&store, |deps| deps.settings.scan.records = 5);
+    let answer = server.get("/rest/txs/by-ledger?offset=9&limit=2");
+    let sentence = answer.error(422, "query_too_expensive");
+    let body = answer.json();
+    assert_eq!(body["skipped"], 5);
+    assert!(sentence.contains("5 of the 9 rows"), "{sentence}");
+    let rest = server.get(&format!("/rest/txs/by-ledger?limit=5&cursor={}", text(&body["cursor"])));
+    let plain = server.get("/rest/txs/by-ledger?limit=5");
+    let last = plain.json()[4]["tx"].clone();
+    assert_eq!(last, body["cursor"]);
+    assert_eq!(
+        rest.json()[4],
+        Server::start(&store).get("/rest/txs/by-ledger?offset=9&limit=1").json()[0]
+    );
+}
+
+#[test]
+fn an_offset_has_a_limit_and_names_the_cursor() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start(&store);
+    for route in ["/rest/events/by-ledger", "/rest/txs/by-ledger"] {
+        assert_eq!(server.get(&format!("{route}?offset=10000")).status, 200);
+        for offset in ["10001", "18446744073709551615", "99999999999999999999"] {
+            let answer = server.get(&format!("{route}?offset={offset}"));
+            let sentence = answer.error(400, "bad_parameter");
+            assert!(sentence.contains("'offset'") && sentence.contains("'cursor'"), "{sentence}");
+        }
+    }
+}
+
+#[test]
+fn a_page_ends_after_so_many_bytes_and_goes_on_by_cursor() {
+    let Some(ledgers) = pubnet::ledgers() else { return };
+    let store = pubnet::store(&ledgers);
+    let server = Server::start_with(&store, |deps| deps.settings.scan.page_bytes = 64 << 10);
+    let page = server.get("/rest/txs/by-ledger?limit=1000");
+    let rows = page.json().as_array().unwrap().len();
+    let largest = page.json().as_array().unwrap().iter().map(|row| row.to_string().len()).max();
+    assert!((1..1000).contains(&rows));
+    assert!(page.body.len() < (64 << 10) + largest.unwrap() + 2);
+    let (rows, _) = follow(&server, "/rest/txs/by-ledger?limit=1000", "tx");
+    assert!(rows == follow(&Server::start(&store), "/rest/txs/by-ledger?limit=1000", "tx").0);
+}
+
+#[test]
+fn a_token_has_so_many_requests_at_a_time_and_others_are_served() {
+    let store = TempStore::new(&pubnet::network());
+    let taken = Taken::default();
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.requests_in_flight = 3;
+        taken.watch(deps);
+    });
+    let lines = "content-length: 100\r\n";
+    let unfinished: Vec<Connection> = (0..3)
+        .map(|_| {
+            let mut connection = server.connect();
+            let request = head(&server.token, "POST /rest/retroshade/query", lines);
+            connection.send(request.as_bytes()).unwrap();
+            connection
+        })
+        .collect();
+    taken.wait_for(&server, "requests", |usage| usage.taken == 3);
+    let refused = server.get("/rest/events/by-ledger");
+    assert!(refused.error(429, "too_many_requests").contains("too many requests at a time"));
+    assert!(refused.header("retry-after").is_some());
+    let other = server.tokens.issue(&IssueRequest::for_owner("other")).unwrap().token;
+    assert_eq!(server.get_with("/rest/events/by-ledger", &other).status, 200);
+    assert_eq!(server.get_public("/rest/health").status, 200);
+    drop(unfinished);
+    taken.wait_for(&server, "requests", |usage| usage.taken == 0);
+    assert_eq!(server.get("/rest/events/by-ledger").status, 200);
+}
+
+#[test]
+fn a_token_sends_one_module_at_a_time_and_only_what_a_module_needs() {
+    let store = TempStore::new(&pubnet::network());
+    let taken = Taken::default();
+    let server = Server::start_with(&store, |deps| taken.watch(deps));
+    let request = format!("POST {UPLOAD}");
+    let mut first = server.connect();
+    let announced = 9 << 20;
+    let lines = format!("content-length: {announced}\r\n");
+    first.send(head(&server.token, &request, &lines).as_bytes()).unwrap();
+    taken.wait_for(&server, "uploads", |usage| usage.taken == 1);
+    let usage = taken.wait_for(&server, "bytes", |usage| usage.taken > 0);
+    assert_eq!(usage.taken, announced, "its bytes are taken before they come");
+    let mut second = server.connect();
+    second.send(head(&server.token, &request, &lines).as_bytes()).unwrap();
+    let refused = second.answer(false);
+    assert!(refused.error(429, "too_many_requests").contains("too many uploads"));
+    assert_eq!(refused.header("connection"), Some("close"));
+    drop(first);
+    taken.wait_for(&server, "uploads", |usage| usage.taken == 0);
+    taken.wait_for(&server, "bytes", |usage| usage.taken == 0);
+    for (length, kind) in
+        [((9 << 20) + 1, "application/json"), ((3 << 20) + 1, "multipart/form-data; boundary=x")]
+    {
+        let lines = format!("content-length: {length}\r\ncontent-type: {kind}\r\n");
+        let mut connection = server.connect();
+        connection.send(head(&server.token, &request, &lines).as_bytes()).unwrap();
+        connection.answer(false).error(413, "body_too_large");
+    }
+}
+
+#[test]
+fn bodies_of_strangers_are_not_kept() {
+    let store = TempStore::new(&pubnet::network());
+    let taken = Taken::default();
+    let server = Server::start_with(&store, |deps| taken.watch(deps));
+    let lines = format!("content-length: {LARGEST_BODY}\r\n");
+    let strangers: Vec<_> = ["/rest/retroshade/query", UPLOAD, "/nothing", "/rest/health"]
+        .iter()
+        .map(|route| {
+            let mut connection = server.connect();
+            let request = format!("POST {route} HTTP/1.1\r\nhost: x\r\n{lines}\r\n");
+            connection.send(request.as_bytes()).unwrap();
+            connection.send(&vec![b'x'; LARGEST_BODY - 1]).unwrap();
+            connection
+        })
+        .collect();
+    let usage = taken.wait_for(&server, "connections", |usage| usage.taken >= 4);
+    assert_eq!((usage.refused_all, usage.refused_one), (0, 0));
+    assert_eq!(taken.wait_for(&server, "bytes", |_| true).taken, 0);
+    drop(strangers);
+}
+
+#[test]
+fn answers_that_nobody_reads_take_their_share_and_give_it_back() {
+    let Some(ledgers) = pubnet::ledgers() else { return };
+    let store = pubnet::store(&ledgers);
+    let taken = Taken::default();
+    const SHARE: u64 = 6 << 20;
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.bytes_in_flight = 2 * SHARE;
+        deps.settings.bytes_in_flight_per_token = SHARE;
+        taken.watch(deps);
+    });
+    let mut deaf = Vec::new();
+    for number in 0..40 {
+        let mut connection = server.connect();
+        let page = format!("GET /rest/txs/by-ledger?limit=1000&page={number}");
+        connection.send(head(&server.token, &page, "").as_bytes()).unwrap();
+        deaf.push(connection);
+    }
+    let usage = taken.wait_for(&server, "bytes", |usage| usage.refused_one > 0);
+    // A page may be longer than its share by its last row.
+    assert!(usage.taken <= SHARE + (1 << 20), "{usage:?}");
+    let other = server.tokens.issue(&IssueRequest::for_owner("other")).unwrap().token;
+    assert_eq!(server.get_with("/rest/events/by-ledger?limit=10", &other).status, 200);
+    drop(deaf);
+    taken.wait_for(&server, "bytes", |usage| usage.taken == 0);
+    taken.wait_for(&server, "requests", |usage| usage.taken == 0);
+}
+
+#[test]
+fn requests_that_reach_no_route_count_for_their_address() {
+    let store = TempStore::new(&pubnet::network());
+    for (method, target) in [
+        ("GET", "/nothing"),
+        ("POST", "/rest/health"),
+        ("OPTIONS", "/rest/health"),
+        ("GET", "/rest/openapi.json"),
+    ] {
+        let server = Server::start_with(&store, |deps| {
+            deps.settings.rate_limit = RateLimit::from_setting(1, 3);
+        });
+        let mut connection = server.connect();
+        for _ in 0..3 {
+            assert_ne!(connection.request(method, target, &[]).status, 429, "{method} {target}");
+        }
+        let answer = connection.request(method, target, &[]);
+        answer.error(429, "too_many_requests");
+        assert_eq!(server.get_public("/rest/health/ready").status, 200, "probes are exempt");
+    }
+}
+
+// A key pair made for these tests: Ed25519 (RFC 8410).
+const ED_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIMm3u8izDURTwdCJscEBwFRiikyChcnCu/Sak8a9DcLW
+-----END PRIVATE KEY-----";
+const ED_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEAzdZStLGmpmK9Ad0MfprMy20g8pnh/P3/08H14SUrdRE=
+-----END PUBLIC KEY-----";
+
+/// A verified token is remembered, so one that stays costly was not verified.
+#[test]
+fn no_public_key_is_used_for_an_address_over_its_limit() {
+    const LIST: &str = "/rest/events/by-ledger";
+    let store = TempStore::new(&pubnet::network());
+    let partner = PublicKey {
+        sub_prefix: None,
+        kid: "partner".into(),
+        algorithm: PublicKeyAlgorithm::EdDsa,
+        pem: ED_PUBLIC.into(),
+    };
+    let secrets = store.directory.path().join("secrets");
+    let tokens = Tokens::open_with_keys(&secrets, &pubnet::network(), &[partner]).unwrap();
+    let tokens = Arc::new(tokens);
+    let server = Server::start_with(&store, |deps| {
+        deps.tokens = Arc::clone(&tokens);
+        deps.settings.rate_limit = RateLimit::from_setting(1, 3);
+    });
+    let key = EncodingKey::from_ed_pem(ED_PRIVATE.as_bytes()).unwrap();
+    let header = Header { kid: Some("partner".into()), ..Header::new(Algorithm::EdDSA) };
+    let issue = |jti: &str| {
+        let claims = json!({
+            "sub": "ana", "exp": now() + 1000, "iat": now(), "iss": "orrery", "plan": "pro",
+            "aud": pubnet::network().id().to_string(), "jti": jti,
+        });
+        jsonwebtoken::encode(&header, &claims, &key).unwrap()
+    };
+    let (known, fresh) = (issue("known"), issue("fresh"));
+    assert!(tokens.is_costly(&known));
+    assert_eq!(server.get_with(LIST, &known).status, 200);
+    assert!(!tokens.is_costly(&known));
+    let (signed, _) = fresh.rsplit_once('.').unwrap();
+    let (_, of_another) = known.rsplit_once('.').unwrap();
+    let forged = format!("{signed}.{of_another}");
+    for _ in 0..3 {
+        server.get_with(LIST, &forged).error(401, "unauthorized");
+    }
+    for token in [&forged, &fresh] {
+        server.get_with(LIST, token).error(429, "too_many_requests");
+        assert!(tokens.is_costly(token));
+    }
+    for token in [&known, &server.token] {
+        assert_eq!(server.get_with(LIST, token).status, 200, "known and own tokens are served");
+    }
+}
+
+#[test]
+fn forwarded_addresses_with_ports_are_clients_of_their_own() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.rate_limit = RateLimit::from_setting(1, 2);
+        deps.settings.trusted_proxies =
+            vec!["127.0.0.1".parse().unwrap(), "10.0.0.1".parse().unwrap()];
+    });
+    let ask = |from: &str| {
+        let headers = [("x-forwarded-for", from)];
+        server.connect().request("GET", "/rest/openapi.json", &headers).status
+    };
+    for client in ["192.0.2.1:1000", "192.0.2.1:2000"] {
+        assert_eq!(ask(&format!("203.0.113.9, {client}, ::ffff:10.0.0.1")), 200);
+    }
+    assert_eq!(ask("192.0.2.1:3000, [::ffff:10.0.0.1]:99"), 429, "whatever the port");
+    assert_eq!(ask("192.0.2.2:1000, 10.0.0.1:80"), 200);
+    assert_eq!(ask("[2001:db8::1]:1000"), 200);
+    assert_eq!(ask("[2001:db8::2]:1000"), 200);
+    assert_eq!(ask("2001:db8::3"), 429, "a /64 network is one client");
+}

@@ -1,0 +1,257 @@
+//! The built service under clients that cost as much as they can: what others notice, what memory it
+//! takes, and that it is given back.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use orrery::domain::Network;
+use orrery::store::{Durability, IndexOptions, Store};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::common::binary::{Service, token};
+use crate::common::http::Connection;
+use crate::common::model::Universe;
+use crate::common::size;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Memory that the service may take, whatever its clients do.
+const MOST_MEMORY: u64 = 1 << 30;
+/// Owners whose clients cost as much as they can.
+const GREEDY: usize = 4;
+/// Connections that a greedy client opens from one address.
+const PER_ADDRESS: usize = 50;
+
+/// What greedy clients do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attack {
+    DeepScans,
+    UnreadAnswers,
+    UnfinishedUploads,
+    IdleConnections,
+    EndlessQueries,
+}
+
+impl Attack {
+    const ALL: [Self; 5] = [
+        Self::DeepScans,
+        Self::UnreadAnswers,
+        Self::UnfinishedUploads,
+        Self::IdleConnections,
+        Self::EndlessQueries,
+    ];
+
+    /// How many of it: few, or as many as one machine can be expected to meet.
+    fn count(self) -> usize {
+        let (small, full) = match self {
+            Self::DeepScans => (20, 150),
+            Self::UnreadAnswers => (60, 1000),
+            Self::UnfinishedUploads => (40, 1000),
+            Self::IdleConnections => (200, 2000),
+            Self::EndlessQueries => (16, 16),
+        };
+        size::choose(small, full) as usize
+    }
+
+    /// What the client with this number sends.
+    fn request(self, number: usize, tokens: &[String]) -> String {
+        let token = &tokens[number % GREEDY];
+        let get = |target: &str| {
+            format!("GET {target} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n")
+        };
+        let post = |target: &str, length: usize, body: &str| {
+            format!(
+                "POST {target} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\
+                 content-length: {length}\r\n\r\n{body}"
+            )
+        };
+        match self {
+            Self::DeepScans => get(&format!("/rest/txs/by-ledger?offset=10000&scan={number}")),
+            Self::UnreadAnswers => get(&format!("/rest/txs/by-ledger?limit=1000&unread={number}")),
+            Self::UnfinishedUploads => {
+                post("/rest/retroshade/deploy", 9 << 20, &"1".repeat(256 << 10))
+            }
+            Self::IdleConnections => String::new(),
+            Self::EndlessQueries => {
+                let endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b";
+                let body = format!("{{\"query\":\"{endless}\"}}");
+                post("/rest/retroshade/query", body.len(), &body)
+            }
+        }
+    }
+
+    /// Opens the connections and sends on each what there is to send. Reads nothing.
+    async fn begin(self, server: SocketAddr, tokens: &[String]) -> Vec<TcpStream> {
+        let mut open = Vec::new();
+        for number in 0..self.count() {
+            let host = 2 + number / PER_ADDRESS;
+            let from = Ipv4Addr::new(127, self as u8 + 1, (host / 250) as u8, (host % 250) as u8);
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::new(from.into(), 0)).unwrap();
+            // A service that is busy with others may refuse or close any of them.
+            let Ok(mut stream) = socket.connect(server).await else { continue };
+            let request = self.request(number, tokens);
+            let sent = tokio::time::timeout(PATIENCE, stream.write_all(request.as_bytes()));
+            let _ = sent.await.expect("what is sent is read or refused");
+            // Whose deep scan it is hangs up at once.
+            if self != Self::DeepScans {
+                open.push(stream);
+            }
+        }
+        open
+    }
+}
+
+/// What another owner's client met meanwhile.
+#[derive(Default)]
+struct Met {
+    pages: Vec<Duration>,
+    queries: Vec<Duration>,
+    /// Most bytes of memory of the service.
+    memory: u64,
+}
+
+fn p99(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times[times.len() * 99 / 100]
+}
+
+struct Neighbour {
+    address: SocketAddr,
+    token: String,
+    process: u32,
+    asked: u64,
+}
+
+impl Neighbour {
+    /// Asks for pages and for `select 1` until told to stop, and at least a few times.
+    fn live(&mut self, stop: &AtomicBool) -> Met {
+        let mut met = Met::default();
+        while !stop.load(Ordering::Relaxed) || met.queries.len() < 3 {
+            for _ in 0..10 {
+                met.pages.push(self.page());
+            }
+            met.queries.push(self.query());
+            met.memory = met.memory.max(memory(self.process));
+        }
+        met
+    }
+
+    fn page(&mut self) -> Duration {
+        self.asked += 1;
+        let target = format!("/rest/events/by-ledger?limit=10&page={}", self.asked);
+        self.timed(&format!("GET {target}"), "")
+    }
+
+    fn query(&mut self) -> Duration {
+        self.timed("POST /rest/retroshade/query", r#"{"query":"select 1"}"#)
+    }
+
+    fn timed(&self, request: &str, body: &str) -> Duration {
+        let began = Instant::now();
+        let mut connection = Connection::open(self.address);
+        let head = format!(
+            "{request} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
+            self.token,
+            body.len()
+        );
+        connection.send(format!("{head}{body}").as_bytes()).unwrap();
+        let answer = connection.answer(false);
+        assert_eq!(answer.status, 200, "{request}: {}", String::from_utf8_lossy(&answer.body));
+        began.elapsed()
+    }
+
+    /// What is taken of a budget now.
+    fn taken(&self, budget: &str) -> u64 {
+        let answer = Connection::open(self.address).request("GET", "/metrics", &[]);
+        let text = String::from_utf8(answer.body).unwrap();
+        let line = format!("orrery_budget_taken{{budget=\"{budget}\"}} ");
+        text.lines().find_map(|it| it.strip_prefix(&line)).unwrap().parse().unwrap()
+    }
+}
+
+/// Bytes of memory that a process has now.
+fn memory(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// Stores ledgers of many events: 120,000 events, or 1,600,000.
+fn fill(directory: &Path) {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let universe = Universe::random(&mut rng);
+    let store = Store::open(directory, Some(&Network::from_name_or_passphrase("local"))).unwrap();
+    let options = IndexOptions { raw_ledgers: false, ..IndexOptions::default() };
+    let mut previous = [0; 32];
+    for sequence in 2..2 + size::choose(60, 800) as u32 {
+        let ledger = universe.dense_ledger(&mut rng, sequence, previous);
+        previous = ledger.hash;
+        store.commit(ledger.prepare(&options), Durability::Deferred).unwrap();
+    }
+    store.flush().unwrap();
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// One kind after the other, and all at once. Small: a few dozen clients, and only counts and memory are
+/// asserted. Full: thousands, and the neighbour's page must take less than 50 ms and its query less than a
+/// second in 99 of 100 cases; to be run with a release build on a quiet machine.
+#[test]
+fn a_neighbour_is_served_whatever_others_do_and_memory_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    let service = Service::start(directory.path());
+    let address: SocketAddr = service.base.strip_prefix("http://").unwrap().parse().unwrap();
+    let tokens: Vec<_> =
+        (0..GREEDY).map(|number| token(directory.path(), &format!("greedy-{number}"))).collect();
+    let process = service.id();
+    let token = token(directory.path(), "neighbour");
+    let mut neighbour = Neighbour { address, token, process, asked: 0 };
+    // Workers and caches are there before anything is measured.
+    neighbour.live(&AtomicBool::new(true));
+    let before = memory(process);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let one_by_one = Attack::ALL.iter().map(|attack| vec![*attack]);
+    for attacks in one_by_one.chain([Attack::ALL.to_vec()]) {
+        let stop = AtomicBool::new(false);
+        let mut met = std::thread::scope(|scope| {
+            let living = scope.spawn(|| neighbour.live(&stop));
+            let held: Vec<_> = runtime.block_on(async {
+                let begun = attacks.iter().map(|attack| attack.begin(address, &tokens));
+                futures_util::future::join_all(begun).await
+            });
+            std::thread::sleep(Duration::from_millis(size::choose(300, 10_000)));
+            stop.store(true, Ordering::Relaxed);
+            let met = living.join().unwrap();
+            drop(held);
+            met
+        });
+        let (page, query) = (p99(&mut met.pages), p99(&mut met.queries));
+        eprintln!(
+            "{attacks:?}: {} pages p99 {page:?}, {} queries p99 {query:?}, {} MiB",
+            met.pages.len(),
+            met.queries.len(),
+            met.memory >> 20
+        );
+        assert!(met.memory < MOST_MEMORY, "{attacks:?}: {} MiB", met.memory >> 20);
+        if size::choose(0, 1) == 1 {
+            assert!(page < Duration::from_millis(50), "{attacks:?}: a page takes {page:?}");
+            assert!(query < Duration::from_secs(1), "{attacks:?}: a query takes {query:?}");
+        }
+        for budget in ["bytes", "requests", "readers", "uploads"] {
+            wait_until("what was taken is given back", || neighbour.taken(budget) == 0);
+        }
+    }
+    wait_until("memory is given back", || memory(process) < before + (128 << 20));
+}
