@@ -311,7 +311,7 @@ fn no_public_key_is_used_for_an_address_over_its_limit() {
     const LIST: &str = "/rest/events/by-ledger";
     let store = TempStore::new(&pubnet::network());
     let partner = PublicKey {
-        sub_prefix: None,
+        sub_prefix: String::new(),
         kid: "partner".into(),
         algorithm: PublicKeyAlgorithm::EdDsa,
         pem: ED_PUBLIC.into(),
