@@ -317,7 +317,7 @@ fn one_statement_that_reads_in_a_locked_duckdb_holds_alone() {
 #[test]
 fn what_is_refused_is_refused_however_it_is_framed() {
     let range = Range::new(SQL);
-    let of_all = usize::try_from(choose(23, 1)).unwrap();
+    let of_all = usize::try_from(choose(37, 1)).unwrap();
     let framed = |frames: &[&'static str]| -> Vec<String> {
         // What is no statement is none in a frame either.
         let no_statement = ["", ";", "-- nothing", "/* nothing */"];
