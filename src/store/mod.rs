@@ -43,7 +43,7 @@ mod transactions;
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, RwLock};
@@ -150,7 +150,7 @@ impl Store {
         }
         DirBuilder::new().recursive(true).mode(PRIVATE).create(directory).map_err(io)?;
         let lock = lock(directory)?;
-        make_private(directory);
+        make_private(directory, &lock);
         Self::open_locked(directory, network, lock).map_err(|error| error.while_reading(directory))
     }
 
@@ -338,17 +338,17 @@ impl Totals {
     }
 }
 
-/// Takes a directory that is there already away from other accounts: what is stored in it was private
-/// to nobody until now. Where that is not possible, or the directory is one that all accounts share, it
-/// is said and nothing is changed.
-fn make_private(directory: &Path) {
+/// Closes a directory that is there already to other accounts. Where that is not possible, or the directory
+/// is one that accounts share, it is said and nothing is changed: whoever works in it, who made `lock`,
+/// must still be let in.
+fn make_private(directory: &Path, lock: &File) {
     let outcome = fs::metadata(directory).and_then(|metadata| {
         let mode = metadata.permissions().mode();
         if mode & NOT_OWNER == 0 {
             return Ok(None);
         }
-        if mode & STICKY != 0 {
-            return Ok(Some("is shared by all accounts: give orrery a directory of its own"));
+        if mode & STICKY != 0 || lock.metadata()?.uid() != metadata.uid() {
+            return Ok(Some("is shared with other accounts: give orrery a directory of its own"));
         }
         fs::set_permissions(directory, Permissions::from_mode(mode & 0o7777 & !NOT_OWNER))?;
         Ok(Some("could be entered by other accounts: it is now its owner's alone"))

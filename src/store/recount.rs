@@ -97,7 +97,7 @@ impl Store {
         })?;
         let snapshot = self.database.snapshot();
         if let Some(last) = events_from.previous() {
-            self.visit_blocks(&snapshot, last, &mut |id, bytes| {
+            self.visit_blocks(&snapshot, last, |id, bytes| {
                 let bytes = compression::decompress(Content::Events, bytes)?;
                 let block = Block::open(id, &bytes);
                 let block = block.map_err(corrupt(Family::Events, BlockKey(id).encode()))?;

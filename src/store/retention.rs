@@ -160,7 +160,7 @@ impl Store {
         &self,
         snapshot: &Snapshot<'_>,
         last: LedgerSeq,
-        visit: &mut dyn FnMut(EventId, &[u8]) -> Result<bool, StoreError>,
+        mut visit: impl FnMut(EventId, &[u8]) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         let mut rows = snapshot.rows(Family::Events)?;
         let intervals = Intervals::of_ledgers(self, LedgerRange::new(0, last));
@@ -205,7 +205,7 @@ impl Round<'_> {
     fn remove_events(&mut self, store: &Store) -> Result<(), StoreError> {
         let Some(last) = self.events_from.previous() else { return Ok(()) };
         let Self { snapshot, batch, transactions, blocks, events, .. } = self;
-        store.visit_blocks(snapshot, last, &mut |id, bytes| {
+        store.visit_blocks(snapshot, last, |id, bytes| {
             if blocks.len() == RECORDS_PER_BATCH {
                 return Ok(false);
             }

@@ -7,6 +7,7 @@ mod common {
     pub mod terminal;
 }
 
+mod drift;
 mod harness;
 mod modes;
 mod pasted;

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use orrery::domain::Network;
+use orrery::store::Store;
 use serde_json::Value;
 
 use crate::common::signal::Signal;
@@ -99,4 +101,23 @@ fn an_order_with_a_password_is_kept_private_and_goes_on_after_a_restart() {
     until("the order is forgotten", || (!file.exists()).then_some(()));
     drop(service);
     assert_eq!(open_to_others(&at.join("d")), []);
+}
+
+/// A directory in which other accounts work is left to them: closed, it would lock them out.
+#[test]
+fn a_shared_directory_is_not_closed() {
+    let network = Network::from_name_or_passphrase("testnet");
+    let opened = |mode: u32, owner: Option<u32>| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        // Only root may give it away.
+        let given = owner.map(|owner| std::os::unix::fs::chown(path, Some(owner), None));
+        drop(Store::open(path, Some(&network)).unwrap());
+        given.is_none_or(|given| given.is_ok()).then(|| self::mode(path))
+    };
+    assert_eq!(opened(0o755, None), Some(0o700));
+    assert_eq!(opened(0o2770, None), Some(0o2700), "other bits stay");
+    assert_eq!(opened(0o1777, None), Some(0o1777));
+    assert!(matches!(opened(0o775, Some(12_345)), None | Some(0o775)));
 }

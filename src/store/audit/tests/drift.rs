@@ -7,7 +7,8 @@ use super::*;
 #[test]
 fn drifted_totals_are_no_damage_and_are_put_right() {
     let sound = stored(&everything());
-    let drifts: [(fn(&mut Totals), &str); 3] = [
+    type Drift = fn(&mut Totals);
+    let drifts: [(Drift, &str); 3] = [
         (|totals| totals.events += 1, "events, and"),
         (|totals| totals.transactions -= 1, "transactions, and"),
         (|totals| totals.latest_close_time = 7, "close time of the newest ledger"),
