@@ -13,7 +13,7 @@ use serde_json::json;
 use stellar_xdr::ScVal;
 
 use super::made::{self, Template};
-use super::support::{Program, World, emit, owner};
+use super::support::{Program, World, emit, list, map, owner};
 use crate::common::signal::{self, Signal};
 use crate::common::size;
 
@@ -232,4 +232,20 @@ fn keys_of_one_map_that_are_admitted_differ_in_sql() {
         assert_eq!(found, expected, "{target}");
     }
     assert!(maps >= 3, "keys of numbers, texts and bytes make maps");
+}
+
+#[test]
+fn structs_that_leave_out_very_many_fields_fail_the_run() {
+    let (world, alice) = (World::new(), owner("alice"));
+    let mut program = Program::new(1, "p");
+    let limits = SchemaLimits::default();
+    program.schema =
+        ProgramSchema::from_spec(&made::specification(), |target| target == "s", limits).unwrap();
+    // Each empty map is a struct of two fields that are null: cells that nobody has emitted.
+    let emits = |count: usize| vec![emit("s", [("a", list(vec![map([]); count]))])];
+    program.run(emits(5_000)).unwrap();
+    let refused = program.run(emits(5_001)).unwrap_err().to_string();
+    assert!(refused.contains("leave out more than 10000 fields"), "{refused}");
+    program.feed(&world.tables, &alice, 1);
+    assert_eq!(world.rows(&alice, "SELECT len(a) AS n FROM p.s"), json!([{"n": 5_000}]));
 }

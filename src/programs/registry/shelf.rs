@@ -55,8 +55,7 @@ impl Registry {
         readers
     }
 
-    /// Subscribes an owner to another one's public program, or to none when it is not there; one that
-    /// it has subscribed to already stays as it is.
+    /// Subscribes an owner to another one's public program; a subscription that is there already stays.
     pub(in crate::programs) fn subscribe(
         &self,
         owner: &Owner,
