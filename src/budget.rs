@@ -99,16 +99,21 @@ struct State {
     peak: u64,
     /// Holders that have or want something.
     holders: HashMap<Holder, Held>,
-    /// In the order of their coming. Those who would exceed their own limit are passed over.
+    /// In the order of their coming. Whoever was served least recently is served next, so that a long queue
+    /// of one holder keeps nobody else waiting; those who would exceed their own limit are passed over.
     queue: VecDeque<Waiter>,
     /// Number of the next waiter.
     next: u64,
+    /// How many shares were given out.
+    given: u64,
 }
 
 #[derive(Default, Clone, Copy)]
 struct Held {
     taken: u64,
     wanted: u64,
+    /// When it was given a share last, as [`State::given`] counts.
+    served: u64,
 }
 
 struct Waiter {
@@ -269,7 +274,10 @@ impl State {
     fn add(&mut self, holder: Holder, amount: u64) {
         self.taken += amount;
         self.peak = self.peak.max(self.taken);
-        self.holders.entry(holder).or_default().taken += amount;
+        self.given += 1;
+        let held = self.holders.entry(holder).or_default();
+        held.taken += amount;
+        held.served = self.given;
     }
 
     /// Takes back what a holder had or wanted.
@@ -286,18 +294,15 @@ impl State {
     /// Takes out of the queue whoever can have a share now.
     fn served(&mut self, limits: &Limits) -> Vec<Waiter> {
         let mut served = Vec::new();
-        let mut at = 0;
-        while self.taken < limits.all
-            && let Some(waiter) = self.queue.get(at)
-        {
-            let (holder, amount) = (waiter.holder, waiter.amount);
-            if self.fits(limits, holder, amount).is_err() {
-                at += 1;
-                continue;
-            }
-            self.add(holder, amount);
-            self.subtract(holder, 0, amount);
-            served.extend(self.queue.remove(at));
+        while self.taken < limits.all {
+            let waiters = self.queue.iter().enumerate();
+            let fitting = waiters.filter(|(_, it)| self.fits(limits, it.holder, it.amount).is_ok());
+            // The first of equals is the one that waits longest.
+            let next = fitting.min_by_key(|(_, it)| self.held(it.holder).served).map(|(at, _)| at);
+            let Some(waiter) = next.and_then(|at| self.queue.remove(at)) else { break };
+            self.add(waiter.holder, waiter.amount);
+            self.subtract(waiter.holder, 0, waiter.amount);
+            served.push(waiter);
         }
         served
     }

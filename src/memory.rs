@@ -5,9 +5,11 @@
 
 pub mod duckdb;
 
-/// Larger pieces are asked of the operating system one by one, in bytes. Ledgers are smaller.
+/// Larger pieces are asked of the operating system one by one, in bytes, and given back one by one. Ledgers
+/// are smaller; long answers and modules that clients send are larger, and must not stay in the heaps of
+/// all threads that ever held one.
 #[cfg(target_env = "gnu")]
-const ALONE: libc::c_int = 32 << 20;
+const ALONE: libc::c_int = 4 << 20;
 /// Freed memory at the end of a heap that is kept, in bytes.
 #[cfg(target_env = "gnu")]
 const KEPT: libc::c_int = 128 << 20;
@@ -25,9 +27,9 @@ pub fn keep_freed_memory() {
     }
 }
 
-/// Gives pages of freed memory back to the operating system, however small the pieces are that lie
-/// between used ones. Walks all heaps: milliseconds for some hundred MiB. Does nothing where the C library
-/// is not glibc.
+/// Gives whole pages of freed memory that lie between used ones back to the operating system. Walks all heaps:
+/// milliseconds for some hundred MiB. What is free at the end of a thread's heap stays, up to 64 MiB.
+/// Does nothing where the C library is not glibc.
 pub fn give_back_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim takes a number, touches nothing but pages that no allocation uses, and takes

@@ -69,6 +69,20 @@ fn whoever_waits_is_served_in_order_but_never_beyond_its_limit() {
 }
 
 #[test]
+fn a_long_queue_of_one_holder_keeps_nobody_else_waiting() {
+    let budget = budget(1, 1, 10, 10);
+    let first = budget.take_now(holder("greedy"), 1).unwrap();
+    let mut greedy: Vec<_> = (0..5).map(|_| Box::pin(budget.take(holder("greedy"), 1))).collect();
+    assert!(greedy.iter_mut().all(|waiting| poll(waiting.as_mut()).is_pending()));
+    let mut newcomer = pin!(budget.take(holder("newcomer"), 1));
+    assert!(poll(newcomer.as_mut()).is_pending());
+    drop(first);
+    let Poll::Ready(Ok(share)) = poll(newcomer.as_mut()) else { panic!("the newcomer is next") };
+    drop(share);
+    assert!(matches!(poll(greedy[0].as_mut()), Poll::Ready(Ok(_))), "then who waits longest");
+}
+
+#[test]
 fn waiting_is_bounded_for_all_and_for_one() {
     let budget = budget(1, 1, 2, 2);
     let _taken = budget.take_now(holder("x"), 1).unwrap();

@@ -76,5 +76,12 @@ mod tests {
         assert!(distinct(Vec::new()).is_err());
         let many: Vec<_> = (0..=200).map(|n| id(n as u8)).collect();
         assert!(distinct(many).is_err());
+        // Compared each with each, these would take minutes.
+        let numbered = |n: u32| {
+            let mut id = [0; 32];
+            id[..4].copy_from_slice(&n.to_be_bytes());
+            ContractId(id)
+        };
+        assert!(distinct((0..1_000_000).map(numbered).collect()).is_err());
     }
 }

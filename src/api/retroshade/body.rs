@@ -183,6 +183,30 @@ mod tests {
     }
 
     #[test]
+    fn contracts_are_counted_before_they_are_read() {
+        let many =
+            |count: usize| json!({ "program_id": 1, "contracts": vec!["x"; count] }).to_string();
+        let said = sentence(append, &many(1001));
+        assert!(
+            said.contains("'contracts' holds 1001 contract IDs: give 1000 at the most"),
+            "{said}"
+        );
+        let said = sentence(append, &many(1000));
+        assert!(!said.contains("1000"), "{said}");
+    }
+
+    #[test]
+    fn base64_may_be_as_long_as_a_module_and_no_longer() {
+        let code = |length: usize| {
+            let body = json!({ "code": "A".repeat(length), "project_name": "p", "contracts": [] });
+            let body = Bytes::from(body.to_string());
+            deploy(&Call { body: &body, ..Call::reading("", "") }).err()
+        };
+        assert!(code(3 << 20).is_some_and(|error| error.status_and_code().1 == "body_too_large"));
+        assert!(code((2 << 20) / 3 * 4).is_none());
+    }
+
+    #[test]
     fn whole_numbers_saturate_and_null_is_not_given() {
         let body =
             Bytes::from_static(br#"{"query":"x","max_rows":99999999999999999999,"params":null}"#);
