@@ -178,6 +178,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         | ProgramError::State(_)
         | ProgramError::Transaction(_)
         | ProgramError::Run(_)
+        | ProgramError::NotReady(_)
         | ProgramError::Damaged(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         ProgramError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
     }

@@ -2,6 +2,7 @@
 //! error.
 
 mod backfill;
+mod compile;
 mod config;
 mod demo;
 mod failure;
@@ -81,6 +82,8 @@ enum Verb {
     Program(programs::ProgramVerb),
     #[command(hide = true)]
     SqlWorker(sql_worker::SqlWorker),
+    #[command(hide = true)]
+    Compile(compile::Compile),
 }
 
 /// Does what the arguments ask for.
@@ -98,6 +101,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Version(verb) => verb.run(),
         Verb::Program(verb) => verb.run(&remote),
         Verb::SqlWorker(verb) => verb.run(),
+        Verb::Compile(verb) => verb.run(),
     }
 }
 

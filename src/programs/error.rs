@@ -34,6 +34,9 @@ pub enum ProgramError {
     /// The module cannot be a program.
     #[error("{0}")]
     Module(String),
+    /// The program's module has not been made ready.
+    #[error("program {0} has not been made ready to run")]
+    NotReady(ProgramId),
     /// An owner has as many rows as an owner may have.
     #[error("the rows of '{0}' take as much room as one owner may use: delete a program")]
     Full(String),
@@ -57,7 +60,7 @@ pub enum ProgramError {
     Tables(#[from] TablesError),
     /// The engine failed.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(EngineError),
     /// Looking into the state failed.
     #[error(transparent)]
     State(#[from] StateError),
@@ -73,4 +76,13 @@ pub enum ProgramError {
     /// Something stored is not what it should be.
     #[error("{0} is damaged in the store: restore a backup, or delete the program")]
     Damaged(&'static str),
+}
+
+impl From<EngineError> for ProgramError {
+    fn from(error: EngineError) -> Self {
+        match error.is_about_the_module() {
+            true => Self::Module(error.to_string()),
+            false => Self::Engine(error),
+        }
+    }
 }

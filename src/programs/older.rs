@@ -252,6 +252,11 @@ impl Older {
             order.message = Some(ProgramError::Full(manifest.owner.to_string()).to_string());
             return Ok(true);
         }
+        if let Some(because) = self.registry.make_ready(entry)? {
+            order.state = State::Stopped;
+            order.message = Some(because);
+            return Ok(true);
+        }
         let begun = self.begun.lock().remove(&entry.id);
         let effects = begun
             .filter(|begun| begun.ledger == ledger)

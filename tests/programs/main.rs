@@ -21,7 +21,10 @@ mod common {
     pub mod terminal;
 }
 
+mod costly;
 mod engine_check;
+mod engine_compiled;
+mod engine_costly;
 mod engine_creation;
 mod engine_fidelity;
 mod engine_functions;
@@ -44,6 +47,7 @@ mod replay;
 mod service;
 mod service_bodies;
 mod service_core;
+mod service_modules;
 mod service_upstream;
 mod state;
 mod state_damage;
