@@ -168,6 +168,14 @@ pub fn joins(functions: usize, locals: usize, bytes: usize) -> Vec<u8> {
     Module::repeated(&Body::new(&[(locals, I32)], code), functions).bytes()
 }
 
+/// A module with this spec, and so many bytes of data.
+pub fn with_spec(spec: &[u8], bytes: usize) -> Vec<u8> {
+    let segment = [vec![0, 0x41, 0, END], leb(bytes), vec![7; bytes]].concat();
+    let module = Module { data: vec![segment], ..Module::default() };
+    let custom = [name("contractspecv0"), spec.to_vec()].concat();
+    [module.bytes(), vec![0], leb(custom.len()), custom].concat()
+}
+
 /// Other shapes: each with its name, in functions of up to so many bytes, of which there are so many.
 pub fn shapes(functions: usize, bytes: usize) -> Vec<(&'static str, Vec<u8>)> {
     let room = bytes - 64;

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use orrery::programs::engine::{CheckRules, Refused};
-
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use stellar_xdr::{Limits as XdrLimits, ScSpecEntry, ScSpecUdtStructV0, WriteXdr};
 
 use crate::common::size;
-use crate::costly::{FUNCTION, MODULE, joins, shapes};
+use crate::costly::{self, FUNCTION, MODULE, joins, shapes};
 use crate::engine_world::engine;
 
 fn check(code: &[u8]) -> Result<(), Refused> {
@@ -162,4 +162,36 @@ fn whatever_bytes_come_they_are_refused_in_one_sentence_or_compiled() {
     }
     println!("{refused} modules were refused, {compiled} compiled");
     assert!(refused > 0 && compiled == most_compiled);
+}
+
+#[test]
+fn names_that_are_looked_for_in_much_data_are_refused() {
+    let module = |structs: usize, bytes: usize| {
+        let structs = (0..structs).map(|number| {
+            ScSpecEntry::UdtStructV0(ScSpecUdtStructV0 {
+                doc: "".try_into().unwrap(),
+                lib: "".try_into().unwrap(),
+                name: format!("S{number}").try_into().unwrap(),
+                fields: Default::default(),
+            })
+        });
+        let spec: Vec<u8> =
+            structs.flat_map(|entry| entry.to_xdr(XdrLimits::none()).unwrap()).collect();
+        costly::with_spec(&spec, bytes)
+    };
+    check(&module(1_000, 100_000)).unwrap();
+    check(&module(20_000, 5_000)).unwrap();
+    let refused = check(&module(20_000, 1_000_000)).unwrap_err().to_string();
+    assert!(refused.contains("20000 structs and 1000000 bytes of data"), "{refused}");
+}
+
+#[test]
+fn a_compiler_that_takes_too_much_is_ended_and_the_module_is_refused() {
+    if size::choose(0, 1) == 0 {
+        return; // It uses a minute of a processor.
+    }
+    // Nothing is checked here: what the check would let pass by mistake ends like this.
+    let error = engine().load(&joins(15, 4_096, FUNCTION)).unwrap_err();
+    assert!(error.is_about_the_module(), "{error}");
+    println!("{error}");
 }

@@ -20,6 +20,8 @@ use crate::domain::Hash32;
 
 /// Nesting of a contract spec, as the network has it.
 const SPEC_DEPTH: u32 = 500;
+/// Structs of the spec times bytes of data: each struct's name is looked for in all of the data.
+const MOST_LOOKED_AT: usize = 200_000_000;
 /// Names in a message.
 const NAMED: usize = 10;
 
@@ -337,10 +339,18 @@ impl Reader {
             let ScEnvMetaEntry::ScEnvMetaKindInterfaceVersion(version) = entry;
             version.protocol
         });
+        let spec: Vec<ScSpecEntry> = entries(&self.spec, "contractspecv0")?;
+        let is_struct = |entry: &&ScSpecEntry| matches!(entry, ScSpecEntry::UdtStructV0(_));
+        let structs = spec.iter().filter(is_struct).count();
+        let bytes: usize = self.data.iter().map(Vec::len).sum();
+        if structs.saturating_mul(bytes) > MOST_LOOKED_AT {
+            let what = format!("the module has {structs} structs and {bytes} bytes of data");
+            return Err(Refused::TooComplex(what));
+        }
         Ok(ModuleFacts {
             sha256,
             functions: self.functions,
-            spec: entries(&self.spec, "contractspecv0")?,
+            spec,
             protocol,
             emits: self.emits,
             data: self.data,

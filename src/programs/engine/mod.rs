@@ -261,7 +261,7 @@ impl Engine {
     /// When it is refused or cannot be compiled.
     pub fn load_for_now(&self, code: &[u8], rules: &CheckRules) -> Result<Module, EngineError> {
         let sha256 = Hash32(Sha256::digest(code).into());
-        let check = || Ok(drop(self.check(code, rules)?));
+        let check = || self.check(code, rules).map(drop).map_err(EngineError::from);
         let module = self.load_with(code, sha256, check).map(|(module, _)| module);
         if let Ok(module) = &module {
             self.inner.passing.lock().hold(module);
