@@ -119,6 +119,8 @@ impl Indexing {
             settings: Settings::default(),
             upstream: None,
             clock: Arc::new(move || now() as u64),
+            compiler: env!("CARGO_BIN_EXE_orrery").into(),
+            code_key: [0; 32],
         })?);
         let server = Server::start(Arc::clone(&store), Some(Arc::clone(&programs)))?;
         let pipeline = Pipeline::new(store, many::options(true), Arc::new(Unobserved));

@@ -51,7 +51,10 @@ fn measure(
     data: &Path,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    let settings = EngineSettings { concurrent_runs: 1, ..EngineSettings::default() };
+    let settings = EngineSettings {
+        concurrent_runs: 1,
+        ..EngineSettings::new(env!("CARGO_BIN_EXE_orrery").into())
+    };
     let engine = Engine::new(settings)?;
     let cases = [vaults(&engine, data)?, deposits(&engine)?];
     for case in &cases {

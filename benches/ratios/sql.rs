@@ -200,6 +200,8 @@ impl Scene {
             settings: Settings::default(),
             upstream: None,
             clock: Arc::new(|| 0),
+            compiler: env!("CARGO_BIN_EXE_orrery").into(),
+            code_key: [0; 32],
         })?);
         let owner = Owner(OWNER.to_owned());
         programs.deploy(

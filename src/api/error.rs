@@ -235,6 +235,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         | ProgramError::Transaction(_)
         | ProgramError::Run(_)
         | ProgramError::Outgrown(_)
+        | ProgramError::NotReady(_)
         | ProgramError::Damaged(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         ProgramError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
     }

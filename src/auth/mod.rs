@@ -360,6 +360,16 @@ impl Tokens {
     }
 }
 
+/// The secret under which compiled programs are authenticated, 32 bytes. Creates it, and the directory of
+/// secrets, when they are missing.
+///
+/// # Errors
+/// [`AuthError::Io`]
+pub fn code_key(directory: &Path) -> Result<[u8; 32], AuthError> {
+    secret::prepare_directory(directory)?;
+    secret::code_key(directory)
+}
+
 /// Says what in a directory of secrets is damaged: one sentence each. Changes and creates nothing.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
-//! The directory of secrets and the key that signs tokens. Knows files and modes, not tokens.
+//! The directory of secrets, the key that signs tokens and the one under which compiled programs are
+//! authenticated. Knows files and modes, not tokens.
 //!
-//! The key's file holds 64 hexadecimal digits and, after a blank, 8 more: the beginning of the key's
+//! A key's file holds 64 hexadecimal digits and, after a blank, 8 more: the beginning of the key's
 //! SHA-256, so that a damaged key is not taken for another. A key given by hand may lack them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -17,6 +18,7 @@ use super::AuthError;
 pub(super) const SECRET_BYTES: usize = 32;
 
 const SECRET_FILE: &str = "token-signing-key";
+const CODE_KEY_FILE: &str = "compiled-code-key";
 
 /// Makes sure that `directory` exists and that only its owner may enter it.
 pub(super) fn prepare_directory(directory: &Path) -> Result<(), AuthError> {
@@ -38,17 +40,34 @@ pub(super) fn exists(directory: &Path) -> Result<bool, AuthError> {
 
 /// Reads the signing key, creating it first when there is none.
 pub(super) fn load_or_create(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
-    let path = path(directory);
-    if let Err(error) = create_once(directory, &path) {
-        return Err(AuthError::io("cannot create the signing key", &path, error));
+    load_or_create_named(directory, SECRET_FILE)
+}
+
+/// Reads the key for compiled code, creating it first when there is none or a damaged one: what it vouches
+/// for can be made anew.
+pub(super) fn code_key(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
+    match load_or_create_named(directory, CODE_KEY_FILE) {
+        Err(AuthError::DamagedSecret(path)) => {
+            tracing::warn!("{} is damaged; programs are compiled anew", path.display());
+            fs::remove_file(&path)
+                .map_err(|error| AuthError::io("cannot remove the damaged key", &path, error))?;
+            load_or_create_named(directory, CODE_KEY_FILE)
+        }
+        read => read,
     }
+}
+
+fn load_or_create_named(directory: &Path, name: &str) -> Result<[u8; SECRET_BYTES], AuthError> {
+    let path = directory.join(name);
+    create_once(directory, &path)
+        .map_err(|error| AuthError::io("cannot create the key", &path, error))?;
     load(&path)
 }
 
 fn load(path: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
-        read => read.map_err(|error| AuthError::io("cannot read the signing key", path, error))?,
+        read => read.map_err(|error| AuthError::io("cannot read the key", path, error))?,
     };
     parse(&text).ok_or_else(|| AuthError::DamagedSecret(path.to_owned()))
 }
@@ -86,7 +105,7 @@ fn create_once(directory: &Path, path: &Path) -> io::Result<()> {
     let mut random = rand::rng();
     let mut secret = [0u8; SECRET_BYTES];
     random.fill_bytes(&mut secret);
-    let draft = directory.join(format!("{SECRET_FILE}.{:016x}", random.next_u64()));
+    let draft = directory.join(format!("draft.{:016x}", random.next_u64()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     let written = writeln!(file, "{} {}", hex::encode(secret), checksum(&secret));
     let written = written.and_then(|()| file.sync_all());
@@ -131,6 +150,20 @@ mod tests {
         }
         fs::write(directory.path().join(SECRET_FILE), "ab".repeat(32)).unwrap();
         assert_eq!(load_or_create(directory.path()).unwrap(), [0xab; 32], "a key given by hand");
+    }
+
+    #[test]
+    fn a_damaged_key_for_code_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = code_key(directory.path()).unwrap();
+        assert_eq!(code_key(directory.path()).unwrap(), key);
+        assert_ne!(load_or_create(directory.path()).unwrap(), key);
+        let path = directory.path().join(CODE_KEY_FILE);
+        fs::write(&path, "abcd").unwrap();
+        let other = code_key(directory.path()).unwrap();
+        assert_ne!(other, key);
+        assert_eq!(code_key(directory.path()).unwrap(), other);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use orrery::auth::AuthError;
 use orrery::config::{ConfigError, Origin};
 use orrery::control::ControlError;
 use orrery::observe::logs::LogsError;
+use orrery::programs::engine::compiler::CompileFailure;
 use orrery::service::sources::SourcesError;
 use orrery::service::{BackfillError, ServiceError};
 use orrery::source::files::FilesError;
@@ -80,6 +81,7 @@ macro_rules! failed {
 failed!(
     AuthError,
     BackfillError,
+    CompileFailure,
     ControlError,
     FilesError,
     LogsError,

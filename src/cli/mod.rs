@@ -2,6 +2,7 @@
 //! error.
 
 mod backfill;
+mod compile;
 mod config;
 mod demo;
 mod failure;
@@ -82,6 +83,8 @@ enum Verb {
     Program(programs::ProgramVerb),
     #[command(hide = true)]
     SqlWorker(sql_worker::SqlWorker),
+    #[command(hide = true)]
+    Compile(compile::Compile),
 }
 
 /// Does what the arguments ask for.
@@ -99,6 +102,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Version(verb) => verb.run(),
         Verb::Program(verb) => verb.run(&remote),
         Verb::SqlWorker(verb) => verb.run(),
+        Verb::Compile(verb) => verb.run(),
     }
 }
 

@@ -43,6 +43,9 @@ pub enum ProgramError {
     /// The module cannot be a program.
     #[error("{0}")]
     Module(String),
+    /// The program's module has not been made ready.
+    #[error("program {0} has not been made ready to run")]
+    NotReady(ProgramId),
     /// An owner has as many rows as an owner may have.
     #[error("the rows of '{0}' take as much room as one owner may use: delete a program")]
     Full(String),
@@ -66,7 +69,7 @@ pub enum ProgramError {
     Tables(#[from] TablesError),
     /// The engine failed.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(EngineError),
     /// Looking into the state failed.
     #[error(transparent)]
     State(#[from] StateError),
@@ -123,6 +126,7 @@ impl ProgramError {
             | Self::Run(_)
             | Self::Engine(_)
             | Self::Outgrown(_)
+            | Self::NotReady(_)
             | Self::Damaged(_) => true,
             _ => false,
         }
@@ -180,3 +184,11 @@ impl ProgramError {
 
 const INTERNAL: &str = "the service failed on this request: try again, and give the operator the \
                         request id when it persists";
+impl From<EngineError> for ProgramError {
+    fn from(error: EngineError) -> Self {
+        match error.is_about_the_module() {
+            true => Self::Module(error.to_string()),
+            false => Self::Engine(error),
+        }
+    }
+}

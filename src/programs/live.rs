@@ -99,6 +99,9 @@ impl Live {
         if !manifest.running {
             return Ok(Turn::Idle);
         }
+        if self.registry.make_ready(entry)?.is_some() {
+            return Ok(Turn::Idle);
+        }
         if self.runner.is_full(&self.registry, &manifest.owner) {
             return self.stop_full(entry, &manifest);
         }

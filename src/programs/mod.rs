@@ -46,7 +46,7 @@ pub use status::ProgramStatus;
 pub use trial::{Trial, TrialOn, Tried, TriedRun, TriedTransaction};
 
 use backfill::Order;
-use engine::{CheckRules, Engine, EngineSettings, Limits, THREAD_STACK};
+use engine::{CacheSettings, CheckRules, Engine, EngineSettings, Limits, THREAD_STACK};
 use feeder::Feeder;
 use lanes::{Lane, Lanes};
 use live::Live;
@@ -134,6 +134,10 @@ pub struct ProgramDeps {
     pub upstream: Option<Arc<dyn Upstream + Send + Sync>>,
     /// UNIX milliseconds now.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// The program that becomes a compiler: this one.
+    pub compiler: PathBuf,
+    /// The secret under which compiled modules are authenticated.
+    pub code_key: [u8; 32],
 }
 
 /// All programs of a data directory, and the threads that run them.
@@ -155,15 +159,15 @@ impl Programs {
     /// Opens the programs of a store and starts the threads that run them.
     ///
     /// # Errors
-    /// When what is stored is damaged, or a module can no longer be made ready.
+    /// When what is stored is damaged.
     pub fn start(deps: ProgramDeps) -> Result<Self, ProgramError> {
-        let ProgramDeps { store, tables, health, settings, upstream, clock } = deps;
-        let cache: PathBuf = store.directory().join(COMPILED);
-        let instance_memory = settings.limits.memory;
+        let ProgramDeps { store, tables, health, settings, upstream, clock, compiler, code_key } =
+            deps;
+        let directory = store.directory().join(COMPILED);
         let engine = Engine::new(EngineSettings {
-            cache: Some(cache),
-            instance_memory,
-            ..EngineSettings::default()
+            cache: Some(CacheSettings { directory, key: code_key }),
+            instance_memory: settings.limits.memory,
+            ..EngineSettings::new(compiler)
         })?;
         let registry =
             Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone())?);

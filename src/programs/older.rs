@@ -282,6 +282,11 @@ impl Older {
             order.message = Some(ProgramError::Full(manifest.owner.to_string()).to_string());
             return Ok(true);
         }
+        if let Some(because) = self.registry.make_ready(entry)? {
+            order.state = State::Stopped;
+            order.message = Some(because);
+            return Ok(true);
+        }
         let goes_on =
             |effects: &Effects| effects.ledger == ledger && effects.contracts == manifest.contracts;
         let effects = self.begun.take(entry.id, goes_on).unwrap_or_else(|| {

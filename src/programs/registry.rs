@@ -3,8 +3,8 @@
 
 mod shelf;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -38,8 +38,8 @@ pub struct Deploy {
 pub struct Entry {
     /// Its number.
     pub id: ProgramId,
-    /// What it runs.
-    pub module: Module,
+    /// What it runs, once it has been made ready: see `Registry::make_ready`.
+    pub module: OnceLock<Module>,
     /// Number of the last run with rows that was found when this process began.
     pub log_at_start: u64,
     /// What changes. Whoever changes it holds this until the change is on disk.
@@ -143,13 +143,12 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Reads what is stored and makes every module ready to run.
+    /// Reads what is stored. Modules are made ready when they are needed.
     pub(super) fn open(
         store: Arc<Store>,
         engine: Engine,
         settings: Settings,
     ) -> Result<Self, ProgramError> {
-        let mut modules: HashMap<[u8; 32], Module> = HashMap::new();
         let mut entries = BTreeMap::new();
         for (id, manifest) in store.programs()? {
             let mut cell = stored_cell(&store, id, &manifest)?;
@@ -157,19 +156,13 @@ impl Registry {
                 cell.manifest.schema = schema;
                 store.change_programs(|changes| put_manifest(changes, &cell.manifest))?;
             }
-            let module = match modules.get(&cell.manifest.module) {
-                Some(module) => module.clone(),
-                None => {
-                    let code = store.module(&cell.manifest.module)?;
-                    let code = code.ok_or(ProgramError::Damaged("the module of a program"))?;
-                    let module = engine.load(&code)?;
-                    modules.insert(cell.manifest.module, module.clone());
-                    module
-                }
-            };
             let log_at_start = cell.progress.log;
-            let entry = Entry { id, module, log_at_start, cell: Mutex::new(cell) };
-            entries.insert(id, Arc::new(entry));
+            let (module, cell) = (OnceLock::new(), Mutex::new(cell));
+            entries.insert(id, Arc::new(Entry { id, module, log_at_start, cell }));
+        }
+        let modules = entries.values().map(|entry| Hash32(entry.cell.lock().manifest.module));
+        if let Err(error) = engine.forget_others(&modules.collect()) {
+            tracing::warn!("compiled modules that no program needs are left behind: {error}");
         }
         store.queue_for_programs(!entries.is_empty());
         Ok(Self {
@@ -269,11 +262,58 @@ impl Registry {
         let mut entries = self.entries.write();
         if is_there {
             let cell = Mutex::new(Cell::new(manifest.clone(), progress));
-            entries.insert(id, Arc::new(Entry { id, module, log_at_start: 0, cell }));
+            let entry = Entry { id, module: OnceLock::from(module.clone()), log_at_start: 0, cell };
+            entries.insert(id, Arc::new(entry));
         }
         self.store.queue_for_programs(!entries.is_empty());
+        drop(entries);
         written?;
+        // While nothing can be deleted, so that no file is left of a program that is gone.
+        self.engine.keep(&module);
         Ok(manifest)
+    }
+
+    /// Makes a program's module ready to run, unless it is. One that cannot be run is no reason to hold up
+    /// others: its program is stopped, and says why, as this does.
+    pub(super) fn make_ready(&self, entry: &Entry) -> Result<Option<String>, ProgramError> {
+        if entry.module.get().is_some() {
+            return Ok(None);
+        }
+        let sha256 = entry.cell.lock().manifest.module;
+        let because = match self.store.module(&sha256)? {
+            None => "its module is not in the store: deploy it anew".to_owned(),
+            Some(code) => match self.engine.load_and_keep(&code) {
+                Ok(module) => {
+                    // Two threads may have come at once; the modules are the same.
+                    let _ = entry.module.set(module);
+                    return Ok(None);
+                }
+                Err(error) if error.is_about_the_module() => {
+                    // The checks of today may say it better.
+                    let refused = self.engine.check(&code, &self.settings.check_rules());
+                    let why =
+                        refused.map_or_else(|refused| refused.to_string(), |_| error.to_string());
+                    format!("its module can no longer be run: {why}")
+                }
+                Err(error) => return Err(error.into()),
+            },
+        };
+        self.stop(entry, &because)?;
+        Ok(Some(because))
+    }
+
+    /// Stops a program until its owner resumes it.
+    fn stop(&self, entry: &Entry, because: &str) -> Result<(), ProgramError> {
+        let mut cell = entry.cell.lock();
+        if cell.deleted || !cell.manifest.running {
+            return Ok(());
+        }
+        tracing::warn!(program = %entry.id, because, "a program is no longer run");
+        self.change_manifest(&mut cell, |manifest| {
+            manifest.running = false;
+            manifest.stopped_because = Some(because.to_owned());
+        })?;
+        Ok(())
     }
 
     /// Registers further contracts, or none when one is registered already.

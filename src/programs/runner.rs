@@ -143,6 +143,7 @@ impl Runner {
         mut effects: Effects,
         until: Option<Instant>,
     ) -> Result<Effects, ProgramError> {
+        let module = entry.module.get().ok_or(ProgramError::NotReady(entry.id))?;
         let from = effects.rest.take();
         // Before anything is looked up: what is stored meanwhile may be what a run was missing.
         let stored_from = || self.store.range_of(effects.ledger).map(|range| range.first);
@@ -174,7 +175,8 @@ impl Runner {
                 Some(of_ledger) => of_ledger,
                 None => of_ledger.insert(states.at(effects.ledger)?),
             };
-            let run = self.run_one(entry, contracts, (call, protocol), of_ledger, &mut effects)?;
+            let program = Program { module, contracts };
+            let run = self.run_one(program, (call, protocol), of_ledger, &mut effects)?;
             if let Some(run) = run {
                 effects.add(run);
             }
@@ -184,15 +186,13 @@ impl Runner {
 
     fn run_one(
         &self,
-        entry: &Entry,
-        contracts: &[ContractId],
+        program: Program<'_>,
         (call, protocol): (&HostCall, u32),
         states: &LedgerStates<'_>,
         effects: &mut Effects,
     ) -> Result<Option<Run>, ProgramError> {
         let invocation = Arc::new(self.invocation(call, protocol));
         let state = states.before(call.position.application_order, &invocation.footprint);
-        let program = Program { module: &entry.module, contracts };
         let limits = &self.settings.limits;
         let at = (self.clock)();
         let begun = Instant::now();

@@ -63,7 +63,7 @@ static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 });
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
-    let settings = EngineSettings { cache: None, concurrent_runs: 1, ..EngineSettings::default() };
+    let settings = EngineSettings { concurrent_runs: 1, ..EngineSettings::new("".into()) };
     Engine::new(settings).unwrap()
 });
 

@@ -1,14 +1,18 @@
 //! Trying a module that is not deployed: it is run on stored transactions, and nothing is stored.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::manifest::{Manifest, Progress};
 use super::records::{Execution, RunSource};
 use super::registry::{Cell, Deploy, Entry};
+use super::rows::RunRows;
 use super::runner::{Effects, Run, Runner};
 use super::transaction::HostCall;
 use super::{ProgramError, names};
@@ -60,14 +64,17 @@ pub struct TriedTransaction {
 pub struct TriedRun {
     /// What would be recorded.
     pub execution: Execution,
-    /// The rows that would be written.
-    pub rows: Value,
+    /// The rows that would be written, as a JSON array.
+    pub rows: Box<RawValue>,
     /// Fuel that it used.
     pub fuel: u64,
 }
 
 /// After this long no further run of a trial is begun.
 const TIME: Duration = Duration::from_secs(20);
+/// After so many bytes of emitted values, as XDR, no further run of a trial is begun. Rows as JSON have as
+/// many bytes at the most, or they are not shown.
+const ROOM: usize = 16 << 20;
 /// Stored transactions that are looked at for the newest that call a contract.
 const LOOKED_AT: usize = 20_000;
 /// Those of them that are looked at at once.
@@ -89,7 +96,7 @@ pub(super) fn run(runner: &Runner, owner: &Owner, wanted: Trial) -> Result<Tried
         runner.settings.schema_limits(),
     )
     .map_err(|error| ProgramError::Module(error.to_string()))?;
-    let module = runner.engine.load(&deploy.code)?;
+    let module = runner.engine.load_for_now(&deploy.code, &runner.settings.check_rules())?;
     let manifest = Manifest {
         id: NO_PROGRAM,
         owner: owner.clone(),
@@ -103,26 +110,23 @@ pub(super) fn run(runner: &Runner, owner: &Owner, wanted: Trial) -> Result<Tried
         schema,
     };
     let chosen = chosen(runner, &manifest, &on)?;
-    let cell = Cell::new(manifest.clone(), Progress::default());
-    let entry = Entry { id: NO_PROGRAM, module, log_at_start: 0, cell: Mutex::new(cell) };
+    let cell = Mutex::new(Cell::new(manifest.clone(), Progress::default()));
+    let module = OnceLock::from(module);
+    let entry = Entry { id: NO_PROGRAM, module, log_at_start: 0, cell };
     let Runs { mut by_hash, end, schema } = runs(runner, &entry, &manifest, &chosen)?;
-    let transactions = chosen.into_iter().map(|(position, Chosen { hash, reason })| {
+    let mut room = ROOM;
+    let mut transactions = Vec::with_capacity(chosen.len());
+    for (position, Chosen { hash, reason }) in chosen {
         let run = match (reason, by_hash.remove(&hash)) {
             (Some(reason), _) => Err(reason.to_owned()),
-            (None, Some(run)) => Ok(TriedRun {
-                rows: run.rows.emits.iter().map(|emit| emit_json(emit, &schema)).collect(),
-                execution: run.execution,
-                fuel: run.fuel,
-            }),
-            (None, None) if end.is_some_and(|end| position >= end) => {
-                let most = TIME.as_secs();
-                Err(format!("there was no time for it: a trial takes {most} s at the most"))
-            }
-            (None, None) => Err("none of these contracts is called in it".to_owned()),
+            (None, Some(ran)) => ran.show(&schema, &mut room)?,
+            (None, None) => match end {
+                Some((end, why)) if position >= end => Err(why.to_string()),
+                _ => Err("none of these contracts is called in it".to_owned()),
+            },
         };
-        TriedTransaction { hash, ledger: position.ledger, run }
-    });
-    let transactions = transactions.collect();
+        transactions.push(TriedTransaction { hash, ledger: position.ledger, run });
+    }
     let tables = schema.tables().iter().map(columns).collect();
     Ok(Tried { tables: Value::Object(tables), transactions })
 }
@@ -136,11 +140,76 @@ struct Chosen {
 
 /// The runs of a trial.
 struct Runs {
-    by_hash: HashMap<TxHash, Run>,
-    /// The first transaction for which there was no time.
-    end: Option<TransactionPosition>,
+    by_hash: HashMap<TxHash, Ran>,
+    /// The first transaction that was not run, and why neither it nor those after it were.
+    end: Option<(TransactionPosition, End)>,
     schema: ProgramSchema,
 }
+
+/// Why a trial ends before all of its transactions are run.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Time,
+    Room,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time => {
+                let most = TIME.as_secs();
+                write!(f, "there was no time for it: a trial takes {most} s at the most")
+            }
+            Self::Room => {
+                let most = ROOM >> 20;
+                write!(f, "there was no room for it: a trial's rows take {most} MiB at the most")
+            }
+        }
+    }
+}
+
+/// A run whose rows take little memory until they are shown: values take several times as much as their
+/// stored form.
+struct Ran {
+    execution: Execution,
+    fuel: u64,
+    rows: Vec<u8>,
+}
+
+impl Ran {
+    fn of(run: Run) -> Result<Self, ProgramError> {
+        let rows = run.rows.encode().map_err(|_| ProgramError::Damaged(EMITTED))?;
+        Ok(Self { execution: run.execution, fuel: run.fuel, rows })
+    }
+
+    /// The run with its rows as JSON, unless there is no room for them.
+    fn show(
+        self,
+        schema: &ProgramSchema,
+        room: &mut usize,
+    ) -> Result<Result<TriedRun, String>, ProgramError> {
+        let Self { execution, fuel, rows } = self;
+        let emits = RunRows::decode(&rows).map_err(|_| ProgramError::Damaged(EMITTED))?.emits;
+        let mut text = "[".to_owned();
+        for emit in emits {
+            if text.len() > 1 {
+                text.push(',');
+            }
+            text.push_str(&emit_json(&emit, schema).to_string());
+            if text.len() > *room {
+                *room = 0;
+                return Ok(Err(End::Room.to_string()));
+            }
+        }
+        text.push(']');
+        *room = room.saturating_sub(text.len());
+        let rows = RawValue::from_string(text).expect("an array of JSON values is JSON");
+        Ok(Ok(TriedRun { execution, rows, fuel }))
+    }
+}
+
+/// What is damaged when emits cannot be brought into their stored form or read in it.
+const EMITTED: &str = "what a run emitted";
 
 fn runs(
     runner: &Runner,
@@ -149,26 +218,30 @@ fn runs(
     chosen: &BTreeMap<TransactionPosition, Chosen>,
 ) -> Result<Runs, ProgramError> {
     let until = Instant::now() + TIME;
-    let mut ledgers: BTreeMap<LedgerSeq, BTreeSet<TxHash>> = BTreeMap::new();
-    for (position, transaction) in chosen.iter().filter(|(_, it)| it.reason.is_none()) {
-        ledgers.entry(position.ledger).or_default().insert(transaction.hash);
-    }
+    let mut room = ROOM;
     let schema = manifest.schema.clone();
     let mut runs = Runs { by_hash: HashMap::new(), end: None, schema };
-    for (ledger, only) in ledgers {
-        if Instant::now() > until {
-            runs.end = Some(TransactionPosition { ledger, application_order: 0 });
+    // One by one, so that what one emits is packed before the next is run.
+    for (position, transaction) in chosen.iter().filter(|(_, it)| it.reason.is_none()) {
+        let end = match () {
+            () if Instant::now() > until => Some(End::Time),
+            () if room == 0 => Some(End::Room),
+            () => None,
+        };
+        if let Some(end) = end {
+            runs.end = Some((*position, end));
             break;
         }
-        let mut effects = Effects::none(manifest, ledger, RunSource::Live);
+        let mut effects = Effects::none(manifest, position.ledger, RunSource::Live);
         effects.schema = runs.schema;
-        effects.only = Some(only);
+        effects.only = Some([transaction.hash].into());
         let effects = runner.run(entry, &manifest.contracts, effects, Some(until))?;
         runs.schema = effects.schema;
-        runs.by_hash.extend(effects.runs.into_iter().map(|run| (run.rows.transaction, run)));
-        if effects.rest.is_some() {
-            runs.end = effects.rest;
-            break;
+        for run in effects.runs {
+            let hash = run.rows.transaction;
+            let ran = Ran::of(run)?;
+            room = room.saturating_sub(ran.rows.len());
+            runs.by_hash.insert(hash, ran);
         }
     }
     Ok(runs)

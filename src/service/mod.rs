@@ -90,7 +90,9 @@ pub enum ServiceError {
     #[error("entries of the ledger cannot be asked for: {0}")]
     Entries(sources::SourcesError),
     /// The worker's own program.
-    #[error("this program's own file is not known, which runs SQL in a process of its own: {0}")]
+    #[error(
+        "this program's own file is not known, which compiles programs and runs SQL in processes of their own: {0}"
+    )]
     Worker(std::io::Error),
     /// Where status messages go.
     #[error("status messages: {0}")]

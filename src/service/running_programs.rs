@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 
 use super::sources::SourcesError;
 use super::{AskedEntries, Ledgers, ServiceError, sources, stopped};
+use crate::auth;
 use crate::config::{self, Config};
 use crate::observe::health::Health;
 use crate::programs::state::{LookupLimits, Upstream};
@@ -24,11 +25,10 @@ const TABLES: &str = "tables";
 /// Between two looks for records of programs that are too old.
 const PRUNE_RECORDS_EVERY: Duration = Duration::from_secs(600);
 
-/// Opens the programs of a data directory and begins to run them. Blocks while modules are made ready.
-/// Whom they ask for entries, they ask on `runtime`, until `stop` turns true.
+/// Opens the programs of a data directory and begins to run them. Whom they ask for entries, they ask on `runtime`, until `stop` turns true.
 ///
 /// # Errors
-/// [`ServiceError::Programs`], [`ServiceError::Worker`], [`ServiceError::Entries`]
+/// [`ServiceError::Programs`], [`ServiceError::Worker`], [`ServiceError::Auth`], [`ServiceError::Entries`]
 pub(super) fn start(
     ledgers: &Arc<Ledgers>,
     config: &Config,
@@ -36,9 +36,10 @@ pub(super) fn start(
     stop: watch::Receiver<bool>,
 ) -> Result<Arc<Programs>, ServiceError> {
     let store = Arc::clone(ledgers.store());
+    let own = std::env::current_exe().map_err(ServiceError::Worker)?;
     let tables = Tables::open(TablesSettings {
         directory: store.directory().join(TABLES),
-        worker: std::env::current_exe().map_err(ServiceError::Worker)?,
+        worker: own.clone(),
         limits: query_limits(&config.queries),
         walls: Walls::default(),
         allow_unconfined: config.queries.allow_unconfined,
@@ -53,6 +54,8 @@ pub(super) fn start(
         settings: settings(&config.programs),
         upstream,
         clock: Arc::new(unix_now_ms),
+        compiler: own,
+        code_key: auth::code_key(&super::secrets(ledgers.store().directory()))?,
     })?);
     let (health, allowed) = (Arc::clone(ledgers.health()), config.queries.allow_unconfined);
     thread::spawn(move || report_confinement(&tables, allowed, &health));

@@ -74,6 +74,14 @@ impl Service {
         self.child.id()
     }
 
+    /// A figure of the process's memory in bytes, as the system names it (proc_pid_status(5)).
+    pub fn memory(&self, figure: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(figure)).unwrap();
+        let kilobytes = line.trim_start_matches(':').trim_end_matches("kB").trim();
+        kilobytes.parse::<u64>().unwrap() << 10
+    }
+
     /// The JSON array at a path.
     pub fn rows(&self, path: &str) -> Vec<Value> {
         let answer =

@@ -15,6 +15,11 @@ use crate::engine_world::{ENV_META, World, address, call, run};
 
 /// A contract that keeps what its constructor was given, and returns it.
 fn keeper(imports: &str, note: &str) -> Vec<u8> {
+    keeper_with(imports, note, "")
+}
+
+/// The same with another function.
+fn keeper_with(imports: &str, note: &str, more: &str) -> Vec<u8> {
     let put = f(
         "put_contract_data",
         &[sym("kept"), "(local.get 0)".to_owned(), "(i64.const 2)".to_owned()],
@@ -23,7 +28,7 @@ fn keeper(imports: &str, note: &str) -> Vec<u8> {
     wat::parse_str(format!(
         "(module {imports} (memory (export \"memory\") 1)
         (func (export \"__constructor\") (param i64) (result i64) (drop {put}) {note} (i64.const 2))
-        (func (export \"kept\") (result i64) {get}) {ENV_META})"
+        (func (export \"kept\") (result i64) {get}) {more} {ENV_META})"
     ))
     .unwrap()
 }
@@ -112,11 +117,11 @@ fn a_program_without_a_constructor_is_not_entered_by_a_creation() {
     assert_eq!((outcome.result, outcome.fuel), (Ok(Vec::new()), 0));
 }
 
-#[test]
-fn a_factory_makes_registered_contracts_and_others_of_the_same_code() {
+/// A factory of contracts of this code: it makes three, asks each what it keeps, and says so. Their ids,
+/// and the call.
+fn factory_of(own: &[u8]) -> (World, [ContractId; 3], Invocation) {
     let mut world = World::new();
-    let own = keeper(&env_imports(), "");
-    let hash = world.code(&own);
+    let hash = world.code(own);
     let mut data = Data::default();
     let code = data.bytes(&hash.0);
     let make = |data: &mut Data, salt: u8, value: u32| {
@@ -145,12 +150,33 @@ fn a_factory_makes_registered_contracts_and_others_of_the_same_code() {
     .unwrap();
     let factory = world.contract(5, &factory);
     let ids = [1, 2, 3].map(|salt| created_by(address(factory), salt).1);
-    let making = call(factory, "make", &[]);
+    (world, ids, call(factory, "make", &[]))
+}
 
+#[test]
+fn a_factory_makes_registered_contracts_and_others_of_the_same_code() {
+    let (world, ids, making) = factory_of(&keeper(&env_imports(), ""));
     let outcome = run_again(&world, &program(), &[ids[0], ids[2]], &making, true);
     assert_eq!(rows(&outcome), [(ids[0], ScVal::U32(10)), (ids[2], ScVal::U32(30))]);
     assert_eq!(outcome.fidelity, Fidelity::Exact);
     let outcome = run_again(&world, &program(), &[ids[1]], &making, true);
     assert_eq!(rows(&outcome), [(ids[1], ScVal::U32(20))]);
     assert_eq!(outcome.fidelity, Fidelity::Exact);
+}
+
+#[test]
+fn code_that_costs_too_much_to_compile_is_a_fault_of_the_run_that_creates_it() {
+    let costly = format!(
+        "(func (param i32) (local {}) {})",
+        "i32 ".repeat(2_000),
+        "(if (local.get 0) (then))".repeat(3_000)
+    );
+    let (world, ids, making) = factory_of(&keeper_with(&env_imports(), "", &costly));
+    let outcome = run_again(&world, &program(), &[ids[0], ids[2]], &making, true);
+    let fault = outcome.result.unwrap_err().to_string();
+    assert!(fault.contains("of a contract that is created cannot be run"), "{fault}");
+    assert!(fault.contains("branches over 2001 variables") && !fault.contains('\n'), "{fault}");
+    // Where all contracts of the code have the program, nothing of the code is needed.
+    let outcome = run_again(&world, &program(), &ids, &making, true);
+    assert_eq!(rows(&outcome).len(), 3);
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use orrery::domain::{ContractId, LedgerSeq};
-use orrery::programs::engine::{
-    Engine, EngineSettings, Fidelity, Invocation, Limits, Program, RunError,
-};
+use orrery::programs::engine::{Engine, Fidelity, Invocation, Limits, Program, RunError};
 use orrery::programs::state::{Known, PreState, StateError};
 use stellar_xdr::LedgerKey;
 
 use crate::engine_vault::{Vaults, engine, run};
+use crate::engine_world::engine_settings;
 use crate::replay::{Replay, instance_key};
 
 /// Times that one call is run.
@@ -32,8 +31,7 @@ fn first_deposits(vaults: &Vaults, count: usize) -> Vec<(Arc<Invocation>, Replay
 fn time_of_runs_and_of_compiling() {
     let Some(vaults) = Vaults::load() else { return };
     let begun = Instant::now();
-    let settings = EngineSettings { concurrent_runs: 1, ..EngineSettings::default() };
-    let engine = Engine::new(settings).unwrap();
+    let engine = Engine::new(engine_settings(1)).unwrap();
     println!("engine: {:?}", begun.elapsed());
     let code = vaults.program();
     let begun = Instant::now();

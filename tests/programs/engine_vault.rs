@@ -5,12 +5,11 @@ use std::path::PathBuf;
 
 use orrery::domain::ContractId;
 use orrery::programs::emit::Emit;
-use orrery::programs::engine::{
-    CheckRules, Engine, EngineSettings, Fidelity, Limits, Module, Outcome, Program,
-};
+use orrery::programs::engine::{CheckRules, Engine, Fidelity, Limits, Module, Outcome, Program};
 use serde_json::{Value, json};
 use stellar_xdr::{ScAddress, ScVal};
 
+use crate::engine_world::engine_settings;
 use crate::fixtures;
 use crate::replay::{Call, Replay, replay, sections};
 
@@ -59,7 +58,7 @@ impl Vaults {
 }
 
 pub fn engine() -> Engine {
-    Engine::new(EngineSettings { concurrent_runs: 2, ..EngineSettings::default() }).unwrap()
+    Engine::new(engine_settings(2)).unwrap()
 }
 
 pub fn run(

@@ -187,10 +187,15 @@ pub fn call(contract: ContractId, function: &str, args: &[ScVal]) -> Invocation 
     }
 }
 
+/// Settings of engines that compile with the program under test.
+pub fn engine_settings(concurrent_runs: usize) -> EngineSettings {
+    EngineSettings { concurrent_runs, ..EngineSettings::new(env!("CARGO_BIN_EXE_orrery").into()) }
+}
+
 /// An engine that several tests of this process share.
 pub fn engine() -> Engine {
     static ENGINE: std::sync::OnceLock<Engine> = std::sync::OnceLock::new();
-    let settings = EngineSettings { concurrent_runs: 4, ..EngineSettings::default() };
+    let settings = engine_settings(4);
     ENGINE.get_or_init(|| Engine::new(settings).unwrap()).clone()
 }
 
@@ -214,8 +219,7 @@ pub fn run_within(
 ) -> Result<Outcome, RunError> {
     let engine = engine();
     let rules = CheckRules { must_emit: false, ..CheckRules::default() };
-    engine.check(program, &rules).unwrap();
-    let module = engine.load(program).unwrap();
+    let module = engine.load_for_now(program, &rules).unwrap();
     let program = Program { module: &module, contracts };
     engine.run(&Arc::new(call.clone()), &world.state, program, limits)
 }

@@ -22,7 +22,10 @@ mod common {
     pub mod terminal;
 }
 
+mod costly;
 mod engine_check;
+mod engine_compiled;
+mod engine_costly;
 mod engine_creation;
 mod engine_fidelity;
 mod engine_functions;
@@ -46,6 +49,7 @@ mod service;
 mod service_bodies;
 mod service_core;
 mod service_histories;
+mod service_modules;
 mod service_tenants;
 mod service_upstream;
 mod state;

@@ -1,6 +1,7 @@
 //! Records of programs and their runs as JSON: the documented fields first, then the additive ones.
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
@@ -164,7 +165,7 @@ struct TriedRecord {
     ledger_sequence: u32,
     status: TriedStatus,
     error_message: Option<String>,
-    rows: serde_json::Value,
+    rows: Box<RawValue>,
     execution_us: u64,
     fuel: u64,
     fidelity: &'static str,
@@ -208,7 +209,7 @@ impl From<TriedTransaction> for TriedRecord {
                 ledger_sequence,
                 status: TriedStatus::Skipped,
                 error_message: Some(reason),
-                rows: serde_json::json!([]),
+                rows: RawValue::from_string("[]".to_owned()).expect("it is JSON"),
                 execution_us: 0,
                 fuel: 0,
                 fidelity: "unchecked",

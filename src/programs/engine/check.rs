@@ -7,35 +7,21 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{Limited, Limits, ReadXdr, ScEnvMetaEntry, ScSpecEntry};
 use wasmparser::{
-    BlockType, CompositeInnerType, DataKind, ExternalKind, Imports, Operator, Parser, Payload,
-    TypeRef, ValType, Validator,
+    CompositeInnerType, DataKind, ExternalKind, Imports, Parser, Payload, TypeRef, ValType,
+    Validator,
 };
 
+use super::cost::Cost;
 use super::interface::{EMIT, env_functions};
 use super::limits::Bytes;
 use super::settings::{FEATURES, MOST_TABLE_ELEMENTS, MOST_TABLES};
 use super::targets::Targets;
 use crate::domain::Hash32;
 
-/// Bytes of one function's body. The network's limit for a whole contract is 128 KiB; the time that
-/// compiling takes grows faster than a function does.
-const MOST_FUNCTION_BYTES: usize = 128 << 10;
-/// Local variables of one function.
-const MOST_LOCALS: u64 = 4_096;
-/// Functions of a module.
-const MOST_FUNCTIONS: usize = 20_000;
-/// Loops within one another.
-const MOST_LOOPS: usize = 24;
-/// What all loops of a module may cost together, see [`Loops`].
-const MOST_LOOP_COST: usize = 400_000;
-/// Parameters of a function. A contract's function has ten at most.
-const MOST_PARAMETERS: usize = 32;
-/// Results of a function, parameters and results of a block: every branch passes them on.
-const MOST_RESULTS: usize = 4;
-/// Values that all branches of a function pass on together.
-const MOST_PASSED: usize = 2_000;
 /// Nesting of a contract spec, as the network has it.
 const SPEC_DEPTH: u32 = 500;
+/// Structs of the spec times bytes of data: each struct's name is looked for in all of the data.
+const MOST_LOOKED_AT: usize = 200_000_000;
 /// Names in a message.
 const NAMED: usize = 10;
 
@@ -198,21 +184,24 @@ impl From<wasmparser::Error> for Failure {
     }
 }
 
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
 /// What was found so far.
 #[derive(Default)]
 struct Reader {
     /// Parameters of function types that are made of words, by index.
     types: Vec<Option<usize>>,
-    /// Numbers of parameters and results of function types, by index.
-    widths: Vec<(usize, usize)>,
-    loop_cost: usize,
+    cost: Cost,
     unknown: Vec<String>,
     wrong: Vec<String>,
     emits: bool,
     start: bool,
     memory: bool,
     functions: Vec<String>,
-    bodies: usize,
     data: Vec<Vec<u8>>,
     spec: Vec<u8>,
     env_meta: Vec<u8>,
@@ -241,6 +230,7 @@ impl Reader {
                             "it uses compact imports".to_owned(),
                         )));
                     };
+                    self.cost.add_import()?;
                     self.import(&import, &known);
                 }
             }
@@ -268,7 +258,12 @@ impl Reader {
                     }
                 }
             }
-            Payload::CodeSectionEntry(body) => self.body(&body)?,
+            Payload::FunctionSection(functions) => {
+                for ty in functions {
+                    self.cost.add_function(ty?);
+                }
+            }
+            Payload::CodeSectionEntry(body) => self.cost.add_body(&body)??,
             Payload::DataSection(segments) => {
                 for segment in segments {
                     let segment = segment?;
@@ -287,15 +282,13 @@ impl Reader {
         Ok(())
     }
 
-    fn import(
+    fn import<'a>(
         &mut self,
-        import: &wasmparser::Import<'_>,
-        known: &HashMap<(&'static str, &'static str), usize>,
+        import: &wasmparser::Import<'a>,
+        known: &HashMap<(&'a str, &'a str), usize>,
     ) {
         let name = format!("{}.{}", import.module, import.name);
-        let parameters = known.iter().find_map(|((module, import_name), parameters)| {
-            (*module == import.module && *import_name == import.name).then_some(*parameters)
-        });
+        let parameters = known.get(&(import.module, import.name)).copied();
         let ty = match import.ty {
             TypeRef::Func(index) => self.types.get(index as usize).copied().flatten(),
             _ => None,
@@ -307,67 +300,13 @@ impl Reader {
         }
     }
 
-    fn body(&mut self, body: &wasmparser::FunctionBody<'_>) -> Result<(), Failure> {
-        let refuse = |what: String, most: usize| Err(too_complex(what, most));
-        let index = self.bodies;
-        self.bodies += 1;
-        if self.bodies > MOST_FUNCTIONS {
-            return refuse("the module has too many functions".to_owned(), MOST_FUNCTIONS);
-        }
-        let bytes = body.range().len();
-        if bytes > MOST_FUNCTION_BYTES {
-            let what = format!("function {index} of the module has {bytes} bytes");
-            return refuse(what, MOST_FUNCTION_BYTES);
-        }
-        let mut locals = 0_u64;
-        for declared in body.get_locals_reader()? {
-            locals += u64::from(declared?.0);
-        }
-        if locals > MOST_LOCALS {
-            let what = format!("function {index} of the module has {locals} local variables");
-            return refuse(what, MOST_LOCALS as usize);
-        }
-        let loops = Loops::of(body, &self.widths)?;
-        if loops.deepest > MOST_LOOPS {
-            let deepest = loops.deepest;
-            let what =
-                format!("function {index} of the module has {deepest} loops within one another");
-            return refuse(what, MOST_LOOPS);
-        }
-        if loops.widest > MOST_RESULTS {
-            let widest = loops.widest;
-            let what = format!("function {index} of the module has a block over {widest} values");
-            return refuse(what, MOST_RESULTS);
-        }
-        if loops.passed > MOST_PASSED {
-            let passed = loops.passed;
-            let what =
-                format!("branches of function {index} of the module pass {passed} values on");
-            return refuse(what, MOST_PASSED);
-        }
-        self.loop_cost += loops.cost(locals as usize);
-        if self.loop_cost > MOST_LOOP_COST {
-            let what = "the module has too many loops within one another, over too many variables";
-            return Err(Failure::Refused(Refused::TooComplex(what.to_owned())));
-        }
-        Ok(())
-    }
-
     fn add_type(&mut self, ty: &CompositeInnerType) -> Result<(), Failure> {
         let (mut params, mut results) = (0, 0);
         if let CompositeInnerType::Func(function) = ty {
             (params, results) = (function.params().len(), function.results().len());
         }
-        if params > MOST_PARAMETERS {
-            let what = format!("the module has a function of {params} parameters");
-            return Err(too_complex(what, MOST_PARAMETERS));
-        }
-        if results > MOST_RESULTS {
-            let what = format!("the module has a function of {results} results");
-            return Err(too_complex(what, MOST_RESULTS));
-        }
+        self.cost.add_type(params, results)?;
         self.types.push(words(ty));
-        self.widths.push((params, results));
         Ok(())
     }
 
@@ -400,93 +339,23 @@ impl Reader {
             let ScEnvMetaEntry::ScEnvMetaKindInterfaceVersion(version) = entry;
             version.protocol
         });
+        let spec: Vec<ScSpecEntry> = entries(&self.spec, "contractspecv0")?;
+        let is_struct = |entry: &&ScSpecEntry| matches!(entry, ScSpecEntry::UdtStructV0(_));
+        let structs = spec.iter().filter(is_struct).count();
+        let bytes: usize = self.data.iter().map(Vec::len).sum();
+        if structs.saturating_mul(bytes) > MOST_LOOKED_AT {
+            let what = format!("the module has {structs} structs and {bytes} bytes of data");
+            return Err(Refused::TooComplex(what));
+        }
         Ok(ModuleFacts {
             sha256,
             functions: self.functions,
-            spec: entries(&self.spec, "contractspecv0")?,
+            spec,
             protocol,
             emits: self.emits,
             data: self.data,
             targets,
         })
-    }
-}
-
-/// Loops and branches of a body, as far as they make compiling slow: every loop looks at every
-/// variable, and a loop in a loop does so once more; every branch passes values on.
-#[derive(Default)]
-struct Loops {
-    deepest: usize,
-    /// Sum of the depths, and of their squares.
-    depths: usize,
-    squares: usize,
-    /// Most parameters and results of a block.
-    widest: usize,
-    /// Values that branches pass on.
-    passed: usize,
-}
-
-/// A block that is open.
-struct Open {
-    is_loop: bool,
-    /// Values that a branch to it passes on.
-    passed: usize,
-}
-
-impl Loops {
-    fn of(
-        body: &wasmparser::FunctionBody<'_>,
-        widths: &[(usize, usize)],
-    ) -> wasmparser::Result<Self> {
-        let (mut found, mut open, mut depth) = (Self::default(), Vec::new(), 0);
-        for operator in body.get_operators_reader()? {
-            match operator? {
-                Operator::Loop { blockty } => {
-                    open.push(found.open(blockty, true, widths));
-                    depth += 1;
-                    found.deepest = found.deepest.max(depth);
-                    found.depths += depth;
-                    found.squares += depth * depth;
-                }
-                Operator::Block { blockty } | Operator::If { blockty } => {
-                    open.push(found.open(blockty, false, widths));
-                }
-                Operator::End => {
-                    depth -= usize::from(open.pop().is_some_and(|block| block.is_loop))
-                }
-                Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => {
-                    found.branch(&open, relative_depth);
-                }
-                Operator::BrTable { targets } => {
-                    found.branch(&open, targets.default());
-                    for target in targets.targets() {
-                        found.branch(&open, target?);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(found)
-    }
-
-    fn open(&mut self, ty: BlockType, is_loop: bool, widths: &[(usize, usize)]) -> Open {
-        let (params, results) = match ty {
-            BlockType::Empty => (0, 0),
-            BlockType::Type(_) => (0, 1),
-            BlockType::FuncType(ty) => widths.get(ty as usize).copied().unwrap_or_default(),
-        };
-        self.widest = self.widest.max(params + results);
-        Open { is_loop, passed: if is_loop { params } else { results } }
-    }
-
-    /// A branch out of so many blocks; out of all of them it ends the function.
-    fn branch(&mut self, open: &[Open], out_of: u32) {
-        let block = open.len().checked_sub(1 + out_of as usize).and_then(|at| open.get(at));
-        self.passed += block.map_or(0, |block| block.passed);
-    }
-
-    fn cost(&self, locals: usize) -> usize {
-        self.squares + self.depths * locals / 8
     }
 }
 
@@ -505,10 +374,6 @@ fn at_its_start(what: &str, units: u64, size: u64, most: usize) -> Result<(), Fa
         return Ok(());
     }
     Err(too_much(&format!("{asked} bytes or elements of {what}"), &most.to_string()))
-}
-
-fn too_complex(what: String, most: usize) -> Failure {
-    Failure::Refused(Refused::TooComplex(format!("{what} ({most} are allowed)")))
 }
 
 fn too_much(what: &str, most: &str) -> Failure {

@@ -14,7 +14,6 @@ use soroban_env_host::{
     ContractFunctionSet, Env, EnvBase, Host, HostError, Symbol, TryFromVal, Val,
 };
 
-use super::Engine;
 use super::execute::contract_of;
 use super::frame::Replacement;
 use super::guest::Run;
@@ -22,6 +21,7 @@ use super::limits::{STOPPED, Stop};
 use super::module::Module;
 use super::run::Invocation;
 use super::snapshot::Snapshot;
+use super::{CheckRules, Engine};
 use crate::domain::ContractId;
 
 /// A hash of code under which the transaction creates registered contracts.
@@ -73,8 +73,21 @@ impl Creation {
             Some(LedgerEntryData::ContractCode(entry)) => entry.code.as_slice(),
             _ => return Err(STOPPED.into()),
         };
-        self.engine.load(code).map_err(|error| {
-            self.run.bounds.stop(Stop::Ours(error.to_string()));
+        let rules = CheckRules {
+            must_emit: false,
+            memory: self.run.bounds.limits.memory,
+            ..CheckRules::default()
+        };
+        // It may have to be compiled first, which is not the program's time.
+        let loaded = self.run.bounds.aside(|| self.engine.load_for_now(code, &rules));
+        loaded.map_err(|error| {
+            self.run.bounds.stop(match error.is_about_the_module() {
+                true => Stop::Guest(format!(
+                    "the code {} of a contract that is created cannot be run: {error}",
+                    hex::encode(self.code.0)
+                )),
+                false => Stop::Ours(error.to_string()),
+            });
             STOPPED.into()
         })
     }

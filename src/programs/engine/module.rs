@@ -61,8 +61,12 @@ impl Module {
         self.0.functions.get(function).copied()
     }
 
+    pub(super) fn compiled(&self) -> &wasmtime::Module {
+        self.0.pre.module()
+    }
+
     pub(super) fn engine(&self) -> &wasmtime::Engine {
-        self.0.pre.module().engine()
+        self.compiled().engine()
     }
 
     pub(super) fn instance(&self, store: &mut Store<Guest>) -> wasmtime::Result<Instance> {

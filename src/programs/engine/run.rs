@@ -109,6 +109,20 @@ pub struct Outcome {
 #[error("{0}")]
 pub struct GuestFault(pub String);
 
+impl GuestFault {
+    /// Of so many bytes at the most: what a program chooses to name may be long.
+    const LONGEST: usize = 1 << 10;
+
+    fn of(mut sentence: String) -> Self {
+        if sentence.len() > Self::LONGEST {
+            let end = "…";
+            sentence.truncate(sentence.floor_char_boundary(Self::LONGEST - end.len()));
+            sentence.push_str(end);
+        }
+        Self(sentence)
+    }
+}
+
 /// Why there is no outcome. None of this is the program's fault; it can be tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -169,7 +183,7 @@ impl Engine {
         }
         Ok(Outcome {
             entered: report.entered,
-            result: report.result.map_err(GuestFault),
+            result: report.result.map_err(GuestFault::of),
             fidelity: report.fidelity,
             fuel: report.fuel,
             micros: u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
@@ -211,4 +225,21 @@ fn archival_settings(state: &dyn PreState) -> Result<Option<StateArchivalSetting
         },
         Known::Absent | Known::Unknown => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_cut_where_it_is_long() {
+        assert_eq!(GuestFault::of("short".to_owned()).0, "short");
+        for text in ["a".repeat(1024), "ä".repeat(512)] {
+            assert_eq!(GuestFault::of(text.clone()).0, text);
+        }
+        for text in ["a".repeat(1025), "ä".repeat(80_000)] {
+            let cut = GuestFault::of(text).0;
+            assert!((1020..=1024).contains(&cut.len()) && cut.ends_with('…'), "{}", cut.len());
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //! and how much room there is for instances.
 
 use std::path::PathBuf;
-use std::thread;
+use std::{fmt, thread};
 
 use wasmparser::WasmFeatures;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
@@ -34,18 +34,36 @@ const INSTANCE_RECORD: usize = 4 << 20;
 /// Settings of an [`Engine`](super::Engine).
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
+    /// The program that becomes a compiler: this one.
+    pub compiler: PathBuf,
     /// Where compiled modules are kept; `None` compiles anew in every process.
-    pub cache: Option<PathBuf>,
+    pub cache: Option<CacheSettings>,
     /// Runs at a time; more wait their turn.
     pub concurrent_runs: usize,
     /// Largest linear memory of one instance, in bytes. Memory is only reserved, not taken.
     pub instance_memory: usize,
 }
 
-impl Default for EngineSettings {
-    fn default() -> Self {
+impl EngineSettings {
+    /// The usual ones, without a cache.
+    pub fn new(compiler: PathBuf) -> Self {
         let concurrent_runs = thread::available_parallelism().map_or(2, usize::from);
-        Self { cache: None, concurrent_runs, instance_memory: 64 << 20 }
+        Self { compiler, cache: None, concurrent_runs, instance_memory: 64 << 20 }
+    }
+}
+
+/// Where compiled modules are kept.
+#[derive(Clone)]
+pub struct CacheSettings {
+    /// A directory for them alone.
+    pub directory: PathBuf,
+    /// The secret under which each file is authenticated: what is in a file is run.
+    pub key: [u8; 32],
+}
+
+impl fmt::Debug for CacheSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheSettings").field("directory", &self.directory).finish_non_exhaustive()
     }
 }
 
@@ -60,8 +78,50 @@ pub(super) const FEATURES: WasmFeatures = WasmFeatures::WASM1
     .union(WasmFeatures::REFERENCE_TYPES)
     .union(WasmFeatures::EXTENDED_CONST);
 
-/// The configuration that every module is compiled for.
-pub(super) fn config(settings: &EngineSettings) -> Config {
+/// The configuration that every module is compiled for and run in.
+fn common(instance_memory: usize) -> Config {
+    let mut config = Config::new();
+    config
+        .wasm_tail_call(false)
+        .wasm_reference_types(true)
+        .wasm_multi_value(true)
+        .wasm_bulk_memory(true)
+        .wasm_extended_const(true)
+        .wasm_simd(false)
+        .wasm_relaxed_simd(false)
+        .wasm_multi_memory(false)
+        .wasm_memory64(false)
+        .wasm_wide_arithmetic(false)
+        .wasm_custom_page_sizes(false)
+        // Fuel is the limit that is the same on every machine; epochs end what fuel does not.
+        .consume_fuel(true)
+        .epoch_interruption(true)
+        .max_wasm_stack(WASM_STACK)
+        // Nobody reads where in the code a trap happened.
+        .wasm_backtrace_max_frames(None)
+        .generate_address_map(false)
+        // Small reservations: with the usual four gigabytes per memory, a pool does not fit into a
+        // limited address space. Accesses are checked in code instead.
+        .memory_reservation(instance_memory as u64)
+        .memory_guard_size(64 << 10)
+        .guard_before_linear_memory(false)
+        .memory_may_move(false);
+    config
+}
+
+/// The configuration of a process that compiles, and runs nothing.
+pub(super) fn compiling(instance_memory: usize) -> Config {
+    let mut config = common(instance_memory);
+    config
+        // Bits of a NaN differ between processors.
+        .cranelift_nan_canonicalization(true)
+        .cranelift_opt_level(OptLevel::Speed)
+        .parallel_compilation(false);
+    config
+}
+
+/// The configuration of a process that runs modules, and can compile none.
+pub(super) fn running(settings: &EngineSettings) -> Config {
     let instances = u32::try_from(settings.concurrent_runs).unwrap_or(u32::MAX).max(1);
     let instances = instances.saturating_mul(FRAMES + 1);
     let mut pool = PoolingAllocationConfig::new();
@@ -80,36 +140,26 @@ pub(super) fn config(settings: &EngineSettings) -> Config {
         // a megabyte of memory and writes a few pages of it.
         .pagemap_scan(Enabled::Auto)
         .table_keep_resident(16 << 10);
+    let mut config = common(settings.instance_memory);
+    config.enable_compiler(false).allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config
+}
 
-    let mut config = Config::new();
-    config
-        .wasm_tail_call(false)
-        .wasm_reference_types(true)
-        .wasm_multi_value(true)
-        .wasm_bulk_memory(true)
-        .wasm_extended_const(true)
-        .wasm_simd(false)
-        .wasm_relaxed_simd(false)
-        .wasm_multi_memory(false)
-        .wasm_memory64(false)
-        .wasm_wide_arithmetic(false)
-        .wasm_custom_page_sizes(false)
-        // Fuel is the limit that is the same on every machine; epochs end what fuel does not.
-        .consume_fuel(true)
-        .epoch_interruption(true)
-        .max_wasm_stack(WASM_STACK)
-        // Bits of a NaN differ between processors.
-        .cranelift_nan_canonicalization(true)
-        .cranelift_opt_level(OptLevel::Speed)
-        // Nobody reads where in the code a trap happened.
-        .wasm_backtrace_max_frames(None)
-        .generate_address_map(false)
-        // Small reservations: with the usual four gigabytes per memory, a pool does not fit into a
-        // limited address space. Accesses are checked in code instead.
-        .memory_reservation(settings.instance_memory as u64)
-        .memory_guard_size(64 << 10)
-        .guard_before_linear_memory(false)
-        .memory_may_move(false)
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
-    config
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory;
+
+    #[test]
+    fn a_process_that_runs_modules_takes_what_another_compiled_and_compiles_nothing() {
+        let settings = EngineSettings { concurrent_runs: 1, ..EngineSettings::new("".into()) };
+        let running = wasmtime::Engine::new(&running(&settings)).unwrap();
+        let code = wat::parse_str("(module (memory 1) (func (export \"f\")))").unwrap();
+        assert!(wasmtime::Module::new(&running, &code).is_err());
+        let compiler = |memory| wasmtime::Engine::new(&compiling(memory)).unwrap();
+        let compiled = compiler(settings.instance_memory).precompile_module(&code).unwrap();
+        assert!(memory::compiled_module(&running, &compiled).is_ok());
+        let other = compiler(settings.instance_memory / 2).precompile_module(&code).unwrap();
+        assert!(memory::compiled_module(&running, &other).is_err(), "for other instances");
+    }
 }

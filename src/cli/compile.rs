@@ -1,0 +1,21 @@
+//! `orrery compile`: the process that a service starts to compile one module. Not for people.
+
+use clap::Args;
+use orrery::programs::engine::compiler;
+
+use super::Failure;
+
+/// Compiles one program for a running service, which starts it
+#[derive(Debug, Args)]
+pub struct Compile {
+    /// Bytes of the largest linear memory of an instance
+    #[arg(long, value_name = "BYTES")]
+    instance_memory: usize,
+}
+
+impl Compile {
+    /// Compiles the module that comes on standard input.
+    pub fn run(self) -> Result<(), Failure> {
+        Ok(compiler::run(self.instance_memory)?)
+    }
+}

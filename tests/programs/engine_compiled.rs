@@ -1,0 +1,117 @@
+//! Compiled modules on disk: found again, replaced when they are not what they should be, and never run
+//! when somebody else wrote them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use orrery::programs::engine::{CacheSettings, CheckRules, Engine, EngineSettings};
+
+use crate::engine_world::engine_settings;
+
+const CODE: &str = r#"(module (memory (export "memory") 1)
+    (func (export "one") (result i64) (i64.const 1)))"#;
+
+fn engine_with(directory: &Path, key: [u8; 32]) -> Engine {
+    let cache = CacheSettings { directory: directory.to_owned(), key };
+    Engine::new(EngineSettings { cache: Some(cache), ..engine_settings(1) }).unwrap()
+}
+
+fn engine(directory: &Path) -> Engine {
+    engine_with(directory, [7; 32])
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect()
+}
+
+fn only_file(directory: &Path) -> PathBuf {
+    let [file] = <[PathBuf; 1]>::try_from(files(directory)).expect("one, and nothing else is left");
+    file
+}
+
+#[test]
+fn what_was_compiled_is_found_again_and_removed_when_it_is_forgotten() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("compiled");
+    let code = wat::parse_str(CODE).unwrap();
+    let first = engine(&directory).load_and_keep(&code).unwrap();
+    assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
+    let file = only_file(&directory);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let written = fs::metadata(&file).unwrap().modified().unwrap();
+
+    let again = engine(&directory);
+    assert_eq!(again.load_and_keep(&code).unwrap().sha256(), first.sha256());
+    assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), written, "read, not written");
+
+    again.forget(first.sha256()).unwrap();
+    assert!(!file.exists());
+    again.forget(first.sha256()).unwrap();
+}
+
+#[test]
+fn nothing_is_written_of_what_is_not_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let code = wat::parse_str(CODE).unwrap();
+    let engine = engine(directory.path());
+    let module = engine.load(&code).unwrap();
+    let rules = CheckRules { must_emit: false, ..CheckRules::default() };
+    engine.load_for_now(&code, &rules).unwrap();
+    assert_eq!(files(directory.path()), Vec::<PathBuf>::new());
+    engine.keep(&module);
+    let file = only_file(directory.path());
+    fs::write(directory.path().join(format!("{}.compiled", "ab".repeat(32))), b"old").unwrap();
+    fs::write(directory.path().join(".tmpXYZ"), b"half").unwrap();
+    engine.forget_others(&BTreeSet::from([module.sha256()])).unwrap();
+    assert_eq!(files(directory.path()), [file]);
+    engine.forget_others(&BTreeSet::new()).unwrap();
+    assert_eq!(files(directory.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn damaged_and_foreign_files_are_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let code = wat::parse_str(CODE).unwrap();
+    engine(directory.path()).load_and_keep(&code).unwrap();
+    let file = only_file(directory.path());
+    let good = fs::read(&file).unwrap();
+
+    let flipped = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let mut bad: Vec<Vec<u8>> = vec![Vec::new(), b"something else".to_vec(), good[..100].to_vec()];
+    bad.push(good[..good.len() - 1].to_vec());
+    bad.extend([0, 8, 39, 40, good.len() / 2, good.len() - 1].map(flipped));
+    for bytes in bad {
+        fs::write(&file, &bytes).unwrap();
+        engine(directory.path()).load_and_keep(&code).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), good, "{} bytes were replaced", bytes.len());
+    }
+}
+
+#[test]
+fn code_for_another_module_or_under_another_key_is_not_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let code = wat::parse_str(CODE).unwrap();
+    let other = wat::parse_str(CODE.replace("one", "two")).unwrap();
+    engine(directory.path()).load_and_keep(&code).unwrap();
+    let file = only_file(directory.path());
+    let module = engine(directory.path()).load_and_keep(&other).unwrap();
+    let others = directory.path().join(format!("{}.compiled", module.sha256()));
+    let good = fs::read(&others).unwrap();
+    // A whole file that this engine wrote, under the name of another module.
+    fs::copy(&file, &others).unwrap();
+    engine(directory.path()).load_and_keep(&other).unwrap();
+    assert_eq!(fs::read(&others).unwrap(), good, "it was compiled anew");
+    // A whole file of the module that somebody made who does not know the key.
+    engine_with(directory.path(), [8; 32]).load_and_keep(&other).unwrap();
+    let foreign = fs::read(&others).unwrap();
+    assert_ne!(foreign, good);
+    assert_eq!(foreign[40..], good[40..], "the code itself is the same");
+    engine(directory.path()).load_and_keep(&other).unwrap();
+    assert_eq!(fs::read(&others).unwrap(), good, "it was compiled anew");
+}

@@ -1,0 +1,197 @@
+//! Modules made to cost the compiler much: what is refused is refused before anything is compiled, and
+//! whatever else comes is compiled within the limits of a process of its own, or refused by it.
+
+use std::path::Path;
+use std::time::Instant;
+
+use orrery::programs::engine::{CheckRules, Refused};
+use rand::seq::IndexedRandom;
+use rand::{Rng, RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use stellar_xdr::{Limits as XdrLimits, ScSpecEntry, ScSpecUdtStructV0, WriteXdr};
+
+use crate::common::size;
+use crate::costly::{self, FUNCTION, MODULE, joins, shapes};
+use crate::engine_world::engine;
+
+fn check(code: &[u8]) -> Result<(), Refused> {
+    engine().check(code, &CheckRules::default()).map(drop)
+}
+
+#[test]
+fn branches_over_many_variables_are_refused_before_they_are_compiled() {
+    let full = [1, 2, 5, 15].map(|functions| (functions, 4_096, FUNCTION));
+    let others = [
+        (1, 1_024, FUNCTION / 4),
+        (1, 4_096, FUNCTION / 2),
+        (15, 512, FUNCTION),
+        (60, 256, FUNCTION / 4),
+    ];
+    for (functions, locals, bytes) in full.into_iter().chain(others) {
+        let code = joins(functions, locals, bytes);
+        assert!(code.len() <= MODULE);
+        let begun = Instant::now();
+        let refused = check(&code).unwrap_err();
+        println!("{functions} functions, {locals} variables: refused in {:?}", begun.elapsed());
+        assert!(matches!(refused, Refused::TooComplex(_)), "{refused}");
+        assert!(refused.to_string().contains("too many"), "{refused}");
+    }
+}
+
+#[test]
+fn branches_to_one_place_and_calls_through_tables_are_counted() {
+    for name in
+        ["branches out of one block", "returns", "calls through a table of what takes nothing"]
+    {
+        let accepted = |functions, bytes| {
+            let shape = shapes(functions, bytes).into_iter().find(|(other, _)| *other == name);
+            check(&shape.unwrap().1)
+        };
+        assert!(accepted(1, FUNCTION / 4).is_ok(), "{name}");
+        let refused = accepted(15, FUNCTION).unwrap_err();
+        assert!(matches!(refused, Refused::TooComplex(_)), "{name}: {refused}");
+        assert!(refused.to_string().contains("too many"), "{name}: {refused}");
+    }
+}
+
+#[test]
+fn what_is_not_refused_is_compiled_within_the_limits() {
+    let functions = size::choose(1, 15) as usize;
+    let bytes = size::choose(FUNCTION as u64 / 16, FUNCTION as u64) as usize;
+    let mut all = shapes(functions, bytes);
+    all.push((
+        "as many branches over variables as are allowed",
+        joins(1, 64, FUNCTION / size::choose(16, 2) as usize),
+    ));
+    for (name, code) in all {
+        let (begun, length) = (Instant::now(), code.len());
+        if length > MODULE {
+            panic!("{name} has {length} bytes");
+        }
+        if let Err(refused) = check(&code) {
+            assert!(matches!(refused, Refused::TooComplex(_)), "{name}: {refused}");
+            println!("{name}, {length} bytes: refused in {:?}: {refused}", begun.elapsed());
+            continue;
+        }
+        let checked = begun.elapsed();
+        let loaded = engine().load(&code);
+        let took = begun.elapsed();
+        match loaded {
+            Ok(_) => {
+                println!("{name}, {length} bytes: checked in {checked:?}, compiled in {took:?}")
+            }
+            Err(error) => {
+                println!(
+                    "{name}, {length} bytes: checked in {checked:?}, ended in {took:?}: {error}"
+                );
+                assert!(error.is_about_the_module(), "{name}: {error}");
+            }
+        }
+    }
+}
+
+/// The modules of the repository.
+fn modules() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/built");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let modules = files.filter(|file| file.extension().is_some_and(|it| it == "wasm"));
+    let mut modules: Vec<_> = modules.map(|file| std::fs::read(file).unwrap()).collect();
+    modules.sort();
+    assert!(modules.len() > 20);
+    modules
+}
+
+/// The module with a piece changed, taken out, repeated or taken from another one.
+fn mutated(code: &[u8], other: &[u8], rng: &mut ChaCha8Rng) -> Vec<u8> {
+    let piece = |code: &[u8], rng: &mut ChaCha8Rng| {
+        let from = rng.random_range(0..code.len());
+        from..(from + rng.random_range(1..=16)).min(code.len())
+    };
+    let mut code = code.to_vec();
+    for _ in 0..rng.random_range(1..=4) {
+        let at = piece(&code, rng);
+        match rng.random_range(0..4) {
+            0 => rng.fill_bytes(&mut code[at]),
+            1 => code[at.start] ^= 1 << rng.random_range(0..8),
+            2 => {
+                let copy = code[at.clone()].to_vec();
+                code.splice(at.end..at.end, copy);
+            }
+            _ => {
+                let taken = other[piece(other, rng)].to_vec();
+                code.splice(at, taken);
+            }
+        }
+        if code.is_empty() {
+            break;
+        }
+    }
+    code
+}
+
+#[test]
+fn whatever_bytes_come_they_are_refused_in_one_sentence_or_compiled() {
+    let mut rng = ChaCha8Rng::seed_from_u64(8);
+    let modules = modules();
+    let rules = CheckRules { must_emit: false, ..CheckRules::default() };
+    let (mut refused, mut compiled) = (0, 0);
+    let most_compiled = size::choose(20, 2_000);
+    for _ in 0..size::choose(3_000, 500_000) {
+        let (code, other) = (modules.choose(&mut rng).unwrap(), modules.choose(&mut rng).unwrap());
+        let code = match rng.random_range(0..20) {
+            0 => {
+                let mut bytes = b"\0asm\x01\0\0\0".to_vec();
+                bytes.resize(rng.random_range(8..200), 0);
+                rng.fill_bytes(&mut bytes[8..]);
+                bytes
+            }
+            _ => mutated(code, other, &mut rng),
+        };
+        match engine().check(&code, &rules) {
+            Err(why) => {
+                refused += 1;
+                assert!(!why.to_string().contains('\n'), "one sentence: {why}");
+            }
+            Ok(_) if compiled < most_compiled => {
+                compiled += 1;
+                let loaded = engine().load(&code);
+                assert!(loaded.is_ok(), "{}", loaded.unwrap_err());
+            }
+            Ok(_) => {}
+        }
+    }
+    println!("{refused} modules were refused, {compiled} compiled");
+    assert!(refused > 0 && compiled == most_compiled);
+}
+
+#[test]
+fn names_that_are_looked_for_in_much_data_are_refused() {
+    let module = |structs: usize, bytes: usize| {
+        let structs = (0..structs).map(|number| {
+            ScSpecEntry::UdtStructV0(ScSpecUdtStructV0 {
+                doc: "".try_into().unwrap(),
+                lib: "".try_into().unwrap(),
+                name: format!("S{number}").try_into().unwrap(),
+                fields: Default::default(),
+            })
+        });
+        let spec: Vec<u8> =
+            structs.flat_map(|entry| entry.to_xdr(XdrLimits::none()).unwrap()).collect();
+        costly::with_spec(&spec, bytes)
+    };
+    check(&module(1_000, 100_000)).unwrap();
+    check(&module(20_000, 5_000)).unwrap();
+    let refused = check(&module(20_000, 1_000_000)).unwrap_err().to_string();
+    assert!(refused.contains("20000 structs and 1000000 bytes of data"), "{refused}");
+}
+
+#[test]
+fn a_compiler_that_takes_too_much_is_ended_and_the_module_is_refused() {
+    if size::choose(0, 1) == 0 {
+        return; // It uses a minute of a processor.
+    }
+    // Nothing is checked here: what the check would let pass by mistake ends like this.
+    let error = engine().load(&joins(15, 4_096, FUNCTION)).unwrap_err();
+    assert!(error.is_about_the_module(), "{error}");
+    println!("{error}");
+}

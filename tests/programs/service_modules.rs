@@ -1,0 +1,234 @@
+//! Modules in a running service: what one costs, does or fails to do is nobody else's trouble, and nothing of
+//! those that are not deployed stays.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use orrery::domain::ContractId;
+use serde_json::{Value, json};
+use stellar_xdr::ScVal;
+
+use crate::common::binary::Service;
+use crate::common::client::HTTP;
+use crate::common::size;
+use crate::costly::{FUNCTION, joins, shapes};
+use crate::engine_world::module;
+use crate::network::{Chain, built, call};
+use crate::service::{Owner, Scene};
+
+/// How much the service's memory may grow by whatever modules it is sent.
+const GROWTH: u64 = 256 << 20;
+
+fn wanted(code: &[u8], project: &str, contract: ContractId) -> Value {
+    let code = STANDARD.encode(code);
+    json!({ "code": code, "project_name": project, "contracts": [contract.to_string()] })
+}
+
+fn trial(code: &[u8], contract: ContractId) -> Value {
+    let mut body = wanted(code, "tried", contract);
+    body["last"] = json!(100);
+    body
+}
+
+/// The module with a section that says nothing.
+fn with_section(code: &[u8], text: &str) -> Vec<u8> {
+    let length = u8::try_from(text.len()).unwrap();
+    let section = [&[0, length + 1, length][..], text.as_bytes()].concat();
+    [code, &section].concat()
+}
+
+fn compiled(scene: &Scene) -> Vec<PathBuf> {
+    let directory = scene.path().join("compiled");
+    fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect()
+}
+
+fn is_up(service: &Service) {
+    for path in ["live", "ready"] {
+        let url = format!("{}/rest/health/{path}", service.base);
+        assert_eq!(HTTP.get(url).send().unwrap().status(), 200, "{path}");
+    }
+}
+
+#[test]
+fn modules_that_cost_the_compiler_much_cost_the_service_little() {
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let owner = scene.owner(&service, "ana");
+    let contract = ContractId([1; 32]);
+    let before = service.memory("VmRSS");
+    for functions in [1, 2, 5, 15] {
+        let code = joins(functions, 4_096, FUNCTION);
+        for (path, body) in
+            [("deploy", wanted(&code, "bomb", contract)), ("try", trial(&code, contract))]
+        {
+            let (status, answer) = owner.ask("POST", path, Some(&body));
+            assert_eq!((status, &answer["code"]), (422, &json!("module_refused")), "{answer}");
+            let sentence = answer["error"].as_str().unwrap();
+            assert!(sentence.contains("too many"), "{sentence}");
+        }
+    }
+    let (functions, bytes) = (
+        size::choose(1, 15) as usize,
+        size::choose(FUNCTION as u64 / 16, FUNCTION as u64) as usize,
+    );
+    for (name, code) in shapes(functions, bytes) {
+        let (status, answer) = owner.ask("POST", "try", Some(&trial(&code, contract)));
+        match status {
+            200 => assert_eq!(answer["transactions"], json!([]), "{name}"),
+            422 => assert_eq!(answer["code"], "module_refused", "{name}: {answer}"),
+            _ => panic!("{name}: {status} {answer}"),
+        }
+    }
+    is_up(&service);
+    let grown = service.memory("VmHWM").saturating_sub(before);
+    println!("the service's memory grew by {} MiB", grown >> 20);
+    assert!(grown < GROWTH, "{} MiB", grown >> 20);
+}
+
+#[test]
+fn nothing_of_a_trial_or_of_a_deploy_that_fails_stays() {
+    let scene = Scene::new();
+    let (code, contract) = (built("counter_program"), ContractId([1; 32]));
+    {
+        let service = Service::start(scene.path());
+        let owner = scene.owner(&service, "ana");
+        for number in 0..6 {
+            let code = with_section(&code, &format!("number {number}"));
+            owner.post("try", &trial(&code, contract));
+        }
+        assert_eq!(compiled(&scene), Vec::<PathBuf>::new());
+        owner.post("deploy", &wanted(&code, "counter", contract));
+        let deployed = compiled(&scene);
+        assert_eq!(deployed.len(), 1);
+        let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(
+            (mode(scene.path().join("compiled")), mode(deployed[0].clone())),
+            (0o700, 0o600)
+        );
+        let again = wanted(&with_section(&code, "other"), "counter", contract);
+        assert_eq!(owner.ask("POST", "deploy", Some(&again)).0, 409);
+        assert_eq!(compiled(&scene), deployed);
+    }
+    let orphan = scene.path().join("compiled").join(format!("{}.compiled", "ab".repeat(32)));
+    fs::write(&orphan, b"of a program that is gone").unwrap();
+    let service = Service::start(scene.path());
+    let owner = scene.owner(&service, "ana");
+    owner.wait("what no program needs is removed", |_| !orphan.exists());
+    assert_eq!(compiled(&scene).len(), 1);
+    assert_eq!(owner.ask("DELETE", "1", None).0, 200);
+    assert_eq!(compiled(&scene), Vec::<PathBuf>::new());
+}
+
+/// A program with eight mebibytes of memory.
+fn large() -> Vec<u8> {
+    module(
+        "(import \"x\" \"9\" (func (param i64 i64) (result i64))) (memory (export \"memory\") 128)
+         (func (export \"increment\") (param i64) (result i64) (i64.const 2))",
+    )
+}
+
+#[test]
+fn a_module_that_no_longer_loads_stops_its_program_and_nothing_else() {
+    let mut chain = Chain::new();
+    let counter = chain.create("counter", vec![ScVal::U32(5)]);
+    let scene = Scene::new();
+    {
+        let service = Service::start(scene.path());
+        let owner = scene.owner(&service, "ana");
+        owner.post("deploy", &wanted(&large(), "large", counter));
+        owner.post("deploy", &wanted(&built("counter_program"), "counter", counter));
+    }
+    let increment = |chain: &mut Chain| {
+        chain.close(&[call(counter, "increment", vec![ScVal::U32(1)])]);
+        chain.import_into(&scene);
+    };
+    let why = |owner: &Owner| owner.get("1/status")["last_error_message"].clone();
+    let sentence = "its module can no longer be run: the module asks for 8388608 bytes or elements of \
+                    memory at its start; a program may have 4194304";
+    {
+        let service = Service::start_with(scene.path(), &[("ORRERY_PROGRAMS_MEMORY_MIB", "4")]);
+        let owner = scene.owner(&service, "ana");
+        owner.wait("it stops", |it| it.get("1/status")["running"] == false);
+        assert_eq!(why(&owner), sentence);
+        is_up(&service);
+        increment(&mut chain);
+        // One of its creation.
+        owner.wait_for_rows("counter_count_changed", 2);
+        // Resuming does not help while nothing else has changed.
+        owner.post("1/resume", &json!({}));
+        owner.wait("it stops again", |it| it.get("1/status")["running"] == false);
+        assert_eq!(why(&owner), sentence);
+        owner.post("1/backfill", &json!({ "from": 0, "to": chain.latest() }));
+        owner.wait("the backfill stops", |it| it.get("1/backfill")["state"] == "stopped");
+        assert_eq!(owner.get("1/backfill")["message"], sentence);
+    }
+    let service = Service::start(scene.path());
+    let owner = scene.owner(&service, "ana");
+    owner.post("1/resume", &json!({}));
+    owner.wait("it is run again", |it| it.get("1/status")["total_executions"] == 1);
+    assert_eq!(owner.get("1/status")["running"], true);
+}
+
+#[test]
+fn compiled_code_that_somebody_else_wrote_is_not_run() {
+    let mut chain = Chain::new();
+    let counter = chain.create("counter", vec![ScVal::U32(5)]);
+    let scene = Scene::new();
+    {
+        let service = Service::start(scene.path());
+        let owner = scene.owner(&service, "ana");
+        owner.post("deploy", &wanted(&built("counter_program"), "counter", counter));
+        owner.post("deploy", &wanted(&large(), "large", counter));
+    }
+    let files = compiled(&scene);
+    assert_eq!(files.len(), 2);
+    let contents: Vec<_> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    // Whole files, each in the place of the other; then one with a bit that has changed.
+    fs::write(&files[0], &contents[1]).unwrap();
+    let mut flipped = contents[1].clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    fs::write(&files[1], &flipped).unwrap();
+    let service = Service::start(scene.path());
+    let owner = scene.owner(&service, "ana");
+    chain.close(&[call(counter, "increment", vec![ScVal::U32(1)])]);
+    chain.import_into(&scene);
+    // One of its creation.
+    owner.wait_for_rows("counter_count_changed", 2);
+    owner.wait("both are run", |it| it.get("2/status")["total_executions"] == 1);
+    for (file, content) in files.iter().zip(contents) {
+        assert_eq!(fs::read(file).unwrap(), content, "it was compiled anew");
+    }
+}
+
+#[test]
+fn rows_of_a_trial_have_a_bound() {
+    let mut chain = Chain::new();
+    let heavy = chain.create("heavy", Vec::new());
+    let calls = 12;
+    for _ in 0..calls {
+        // Nearly a mebibyte each, and twice as much as text.
+        chain.call(heavy, "rows", vec![ScVal::U32(10), ScVal::U32(100_000)]);
+    }
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    chain.import_into(&scene);
+    let owner = scene.owner(&service, "ana");
+    let mut wanted = trial(&built("heavy_program"), heavy);
+    wanted["last"] = json!(calls);
+    let tried = owner.post("try", &wanted);
+    let tried: Vec<_> = tried["transactions"].as_array().unwrap().iter().collect();
+    assert_eq!(tried.len(), calls);
+    let shown: Vec<_> = tried.iter().take_while(|it| it["status"] == "success").collect();
+    assert!(shown.iter().all(|it| it["rows"].as_array().unwrap().len() == 10));
+    let bytes: usize = shown.iter().map(|it| it["rows"].to_string().len()).sum();
+    assert!((8 << 20..=16 << 20).contains(&bytes), "{bytes} bytes of {} runs", shown.len());
+    for left in &tried[shown.len()..] {
+        assert_eq!((&left["status"], &left["rows"]), (&json!("skipped"), &json!([])));
+        let why = "there was no room for it: a trial's rows take 16 MiB at the most";
+        assert_eq!(left["error_message"], why);
+    }
+    assert!(shown.len() < calls);
+}
