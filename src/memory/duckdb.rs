@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn a_setting_that_is_not_known_is_named() {
         let error = Database::open(":memory:", &[("nope", String::new())]).unwrap_err();
-        assert_eq!(error.to_string(), "the setting nope is not taken");
+        assert!(error.to_string().contains("nope"), "{error}");
         assert!(Database::open("/nowhere/to/be/found", &[]).is_err());
     }
 

@@ -103,6 +103,14 @@ struct Waiting {
     callers: HashMap<u32, SyncSender<Answer>>,
 }
 
+impl Waiting {
+    /// There are no more replies.
+    fn end(&mut self) {
+        self.gone = true;
+        self.callers.clear();
+    }
+}
+
 /// Why a worker has not begun.
 #[derive(Debug)]
 pub enum StartError {
@@ -322,6 +330,7 @@ impl Worker {
     /// Ends it at once, whoever is sending something to it. Whoever waits for a reply learns that it is
     /// gone.
     pub fn kill(&self) {
+        self.waiting.lock().end();
         self.process.kill();
     }
 
@@ -420,8 +429,6 @@ fn distribute(mut replies: UnixStream, longest: usize, waiting: &Mutex<Waiting>)
             Err(error) => break Err(error),
         }
     };
-    let mut waiting = waiting.lock();
-    waiting.gone = true;
-    waiting.callers.clear();
+    waiting.lock().end();
     ended
 }

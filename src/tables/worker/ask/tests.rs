@@ -328,7 +328,7 @@ fn another_parser() -> (Witness, Connection) {
 #[test]
 fn what_is_executed_is_what_was_examined_and_one_statement_that_reads() {
     let full = std::env::var("ORRERY_TEST_SIZE").as_deref() == Ok("full");
-    let rounds = if full { 1_000_000 } else { 3_000 };
+    let rounds = if full { 1_000_000 } else { 1_000 };
     let seed = 0x5e1ec7;
     let range = Range::new(true);
     let (witness, parser) = another_parser();
