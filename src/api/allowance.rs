@@ -181,7 +181,7 @@ mod tests {
         let allowance = Allowance::new(&limits, &client, &mut room);
         assert!(allowance.goes_on((4 << 20) - 1).is_continue());
         assert!(allowance.goes_on(4 << 20).is_break());
-        let budget = Budget::new("tests", Limits::without_waiting(2 << 20, 2 << 20));
+        let budget = Budget::new("tests", Limits::without_waiting(16 << 20, 2 << 20));
         let mut room = budget.take_now(Holder::of("somebody"), ROOM).unwrap();
         let allowance = Allowance::new(&limits, &client, &mut room);
         assert!(allowance.goes_on(1 << 20).is_continue());

@@ -84,7 +84,7 @@ fn a_long_queue_of_one_holder_keeps_nobody_else_waiting() {
 
 #[test]
 fn waiting_is_bounded_for_all_and_for_one() {
-    let budget = budget(1, 1, 2, 2);
+    let budget = budget(1, 1, 3, 2);
     let _taken = budget.take_now(holder("x"), 1).unwrap();
     let mut of_ana = pin!(budget.take(holder("ana"), 1));
     assert!(poll(of_ana.as_mut()).is_pending());
@@ -92,11 +92,13 @@ fn waiting_is_bounded_for_all_and_for_one() {
     assert!(poll(more_of_ana.as_mut()).is_pending());
     let refused = poll(pin!(budget.take(holder("ana"), 1)));
     assert!(matches!(refused, Poll::Ready(Err(Refusal::One))));
-    let refused = poll(pin!(budget.take(holder("bob"), 1)));
+    let mut of_bob = pin!(budget.take(holder("bob"), 1));
+    assert!(poll(of_bob.as_mut()).is_pending());
+    let refused = poll(pin!(budget.take(holder("eve"), 1)));
     assert!(matches!(refused, Poll::Ready(Err(Refusal::All))));
     drop(more_of_ana);
-    assert_eq!(budget.usage().waiting, 1, "whoever gives up leaves the queue");
-    assert!(poll(pin!(budget.take(holder("bob"), 1))).is_pending());
+    assert_eq!(budget.usage().waiting, 2, "whoever gives up leaves the queue");
+    assert!(poll(pin!(budget.take(holder("eve"), 1))).is_pending());
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn the_later_layer_wins_and_is_remembered() {
     assert_eq!(settings.origin("log.level"), Origin::Default);
 
     let printed = settings.to_string();
-    assert!(printed.contains("\n[limits]\nburst = 3 "), "{printed}");
+    assert!(printed.contains("\nburst = 3 "), "{printed}");
     assert!(printed.contains("# environment variable ORRERY_LIMITS_BURST"), "{printed}");
     assert_eq!(load_text(&printed).unwrap().config, settings.config);
 }
