@@ -396,16 +396,14 @@ impl ProgramChanges<'_> {
 
 /// The row of a program's backfill stands after that of its progress.
 fn backfill_key(program: ProgramId) -> [u8; 5] {
-    let mut key = [b'b'; 5];
-    key[..4].copy_from_slice(&program.0.to_be_bytes());
-    key
+    let [a, b, c, d] = program.0.to_be_bytes();
+    [a, b, c, d, b'b']
 }
 
 /// What the keys of a program's waiting runs begin with.
 fn waiting_prefix(program: ProgramId) -> [u8; 5] {
-    let mut key = [b'w'; 5];
-    key[..4].copy_from_slice(&program.0.to_be_bytes());
-    key
+    let [a, b, c, d] = program.0.to_be_bytes();
+    [a, b, c, d, b'w']
 }
 
 fn waiting_key(program: ProgramId, position: TransactionPosition) -> [u8; 12] {
