@@ -27,14 +27,14 @@ impl Begun {
     }
 
     /// Keeps what was begun, or gives it back when there is no room.
-    pub(super) fn keep(&self, program: ProgramId, effects: Effects) -> Result<(), Effects> {
+    pub(super) fn keep(&self, program: ProgramId, effects: Effects) -> Option<Effects> {
         let mut by_program = self.by_program.lock();
         let held: usize = by_program.values().map(|effects| effects.bytes).sum();
         if held + effects.bytes > MOST_BYTES || effects.is_part() {
-            return Err(effects);
+            return Some(effects);
         }
         by_program.insert(program, effects);
-        Ok(())
+        None
     }
 
     /// Forgets what was begun.

@@ -118,18 +118,18 @@ impl ProgramError {
     /// Whether its sentence is for the operator alone: it may name files, other servers, or what a library
     /// says.
     pub fn is_internal(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Tables(_)
-            | Self::State(_)
-            | Self::Transaction(_)
-            | Self::Store(_)
-            | Self::Run(_)
-            | Self::Engine(_)
-            | Self::Outgrown(_)
-            | Self::NotReady(_)
-            | Self::Damaged(_) => true,
-            _ => false,
-        }
+                | Self::State(_)
+                | Self::Transaction(_)
+                | Self::Store(_)
+                | Self::Run(_)
+                | Self::Engine(_)
+                | Self::Outgrown(_)
+                | Self::NotReady(_)
+                | Self::Damaged(_)
+        )
     }
 
     /// The sentence for whoever asked: its own, or for what is internal one that says nothing of what is

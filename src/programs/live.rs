@@ -130,8 +130,8 @@ impl Live {
         let effects = match effects.rest {
             None => effects,
             Some(_) => match self.begun.keep(entry.id, effects) {
-                Ok(()) => return Ok(turn),
-                Err(effects) => effects,
+                None => return Ok(turn),
+                Some(effects) => effects,
             },
         };
         let queue = effects.queue;

@@ -299,8 +299,8 @@ impl Older {
         match effects.rest {
             None => self.write(entry, work, &effects),
             Some(_) => match self.begun.keep(entry.id, effects) {
-                Ok(()) => Ok(false),
-                Err(effects) => self.write(entry, work, &effects),
+                None => Ok(false),
+                Some(effects) => self.write(entry, work, &effects),
             },
         }
     }

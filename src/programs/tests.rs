@@ -1,6 +1,7 @@
 //! Programs on ledgers that come in any order, with owners who change their minds, writes that fail and
 //! restarts: what is told is always so, and in the end every program has the rows that it must have.
 
+mod asking;
 mod histories;
 mod stops;
 
@@ -23,7 +24,7 @@ use super::registry::{Deploy, Registry};
 use super::runner::Runner;
 use super::state::Upstream;
 use super::trouble::Trouble;
-use super::{ProgramError, Settings};
+use super::{ProgramError, Settings, status};
 use crate::decode::decode;
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, Network, Owner, ProgramId};
 use crate::observe::health::{Component, Health};
@@ -285,6 +286,23 @@ impl Parts {
             })
             .unwrap();
         rows
+    }
+
+    fn order(&self, id: ProgramId) -> Order {
+        self.older.order(id).unwrap().unwrap()
+    }
+
+    fn manifest(&self, id: ProgramId) -> Manifest {
+        self.registry.get(id).unwrap().cell.lock().manifest.clone()
+    }
+
+    fn status(&self, id: ProgramId) -> status::ProgramStatus {
+        let entry = self.registry.get(id).unwrap();
+        status::of(&self.store, &entry, self.trouble.of(id)).unwrap()
+    }
+
+    fn executions(&self, id: ProgramId) -> u64 {
+        self.registry.get(id).unwrap().cell.lock().progress.executions
     }
 
     fn health(&self, component: &str) -> Option<Component> {

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::domain::LedgerSeq;
+use crate::domain::{LedgerRange, LedgerSeq};
 use crate::store::{Store, TransactionPosition, WaitingRun};
 
 /// Runs that are kept for one program. More are given up, and counted.
 pub(super) const MOST_WAITING: usize = 10_000;
-/// How long a program waits after a run that was made again in vain: at first, and at the most. Ledgers that
+/// After a pass over them a program waits so many times as long as that took, within limits: ledgers that
 /// are imported backwards would else have all of them made again with each.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
+const WAITS: u32 = 4;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The runs of one program that are to be made again.
@@ -19,10 +19,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 pub struct Waiting {
     /// By transaction: the first of the ledgers that were stored without a gap up to its own.
     runs: BTreeMap<TransactionPosition, LedgerSeq>,
+    /// The pass that is under way.
+    pass: Option<Pass>,
     /// First ledgers of the stored ranges when nothing was due.
     looked_at: Option<Vec<LedgerSeq>>,
-    wait: Duration,
     not_before: Option<Instant>,
+}
+
+/// Making everything again, once, that the ledgers of one moment are good for.
+#[derive(Debug)]
+struct Pass {
+    ranges: Vec<LedgerRange>,
+    begun: Instant,
 }
 
 /// What is to be made again now.
@@ -64,15 +72,9 @@ impl Waiting {
         for position in over {
             self.runs.remove(position);
         }
-        for run in waits {
-            if self.runs.insert(run.position, run.from).is_some() {
-                self.wait = (self.wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT);
-                self.not_before = Some(Instant::now() + self.wait);
-            }
+        self.runs.extend(waits.iter().map(|run| (run.position, run.from)));
+        if !waits.is_empty() {
             self.looked_at = None;
-        }
-        if !over.is_empty() {
-            (self.wait, self.not_before) = (Duration::ZERO, None);
         }
     }
 
@@ -80,32 +82,51 @@ impl Waiting {
     /// time.
     pub(super) fn due(&mut self, store: &Store, now: Instant) -> Due {
         if self.runs.is_empty() {
+            self.pass = None;
             return Due::Nothing;
         }
-        let ranges = store.status().ranges;
-        let firsts: Vec<LedgerSeq> = ranges.iter().map(|range| range.first).collect();
-        if self.looked_at.as_ref() == Some(&firsts) {
-            return Due::Nothing;
-        }
+        let pass = match self.pass.take() {
+            Some(pass) => pass,
+            None => {
+                let ranges = store.status().ranges;
+                if self.looked_at.as_ref() == Some(&firsts(&ranges)) {
+                    return Due::Nothing;
+                }
+                if let Some(not_before) = self.not_before.filter(|not_before| *not_before > now) {
+                    return Due::Later(not_before - now);
+                }
+                Pass { ranges, begun: now }
+            }
+        };
         let is_due = |(position, from): &(&TransactionPosition, &LedgerSeq)| {
-            let after = ranges.partition_point(|range| range.first <= position.ledger);
-            let range = after.checked_sub(1).and_then(|at| ranges.get(at));
+            let after = pass.ranges.partition_point(|range| range.first <= position.ledger);
+            let range = after.checked_sub(1).and_then(|at| pass.ranges.get(at));
             range.is_some_and(|range| range.first < **from)
         };
-        let Some(ledger) = self.runs.iter().find(is_due).map(|(position, _)| position.ledger)
-        else {
-            self.looked_at = Some(firsts);
-            return Due::Nothing;
-        };
-        if let Some(not_before) = self.not_before.filter(|not_before| *not_before > now) {
-            return Due::Later(not_before - now);
+        let mut due = self.runs.iter().filter(is_due).map(|(position, _)| *position).peekable();
+        match due.peek().map(|position| position.ledger) {
+            Some(ledger) => {
+                let due = due.take_while(|position| position.ledger == ledger).collect();
+                self.pass = Some(pass);
+                Due::Now(ledger, due)
+            }
+            None => {
+                drop(due);
+                let took = now.saturating_duration_since(pass.begun);
+                self.not_before = Some(now + (took * WAITS).min(LONGEST_WAIT));
+                self.looked_at = Some(firsts(&pass.ranges));
+                // There may be more ledgers by now.
+                match self.looked_at == Some(firsts(&store.status().ranges)) {
+                    true => Due::Nothing,
+                    false => Due::Later((took * WAITS).min(LONGEST_WAIT)),
+                }
+            }
         }
-        let of_ledger =
-            |(position, _): &(&TransactionPosition, &LedgerSeq)| position.ledger == ledger;
-        let due = self.runs.iter().filter(of_ledger).filter(is_due);
-        let due = due.map(|(position, _)| *position).collect();
-        Due::Now(ledger, due)
     }
+}
+
+fn firsts(ranges: &[LedgerRange]) -> Vec<LedgerSeq> {
+    ranges.iter().map(|range| range.first).collect()
 }
 
 #[cfg(test)]

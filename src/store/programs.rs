@@ -419,9 +419,8 @@ fn subscribers_key(program: ProgramId) -> [u8; 5] {
 }
 
 fn part_key(program: ProgramId, part: u8) -> [u8; 5] {
-    let mut key = [part; 5];
-    key[..4].copy_from_slice(&program.0.to_be_bytes());
-    key
+    let [a, b, c, d] = program.0.to_be_bytes();
+    [a, b, c, d, part]
 }
 
 /// What the keys of a program's waiting runs begin with.

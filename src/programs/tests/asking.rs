@@ -1,0 +1,146 @@
+//! Programs that ask a server for entries, and servers that do not answer.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use stellar_xdr::{
+    ContractDataEntry, ExtensionPoint, LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey,
+    LedgerKeyContractData, ScVal,
+};
+
+use super::*;
+use crate::programs::records;
+use crate::programs::state::{UpstreamAnswer, UpstreamEntry, UpstreamError};
+
+/// Answers as a test says; of data of contracts it says that they have been there for long.
+struct Answers<F>(F);
+
+impl<F: Fn(&[LedgerKey]) -> Result<(), UpstreamError>> Upstream for Answers<F> {
+    fn look_up(&self, keys: &[LedgerKey], _: Duration) -> Result<UpstreamAnswer, UpstreamError> {
+        self.0(keys)?;
+        Ok(UpstreamAnswer { as_of: LedgerSeq(1000), entries: keys.iter().map(old).collect() })
+    }
+}
+
+fn old(key: &LedgerKey) -> Option<UpstreamEntry> {
+    let LedgerKey::ContractData(data) = key else { return None };
+    let LedgerKeyContractData { contract, key, durability } = data.clone();
+    let entry = LedgerEntry {
+        last_modified_ledger_seq: 1,
+        data: LedgerEntryData::ContractData(ContractDataEntry {
+            ext: ExtensionPoint::V0,
+            contract,
+            key,
+            durability,
+            val: ScVal::Void,
+        }),
+        ext: LedgerEntryExt::V0,
+    };
+    Some(UpstreamEntry { entry, live_until: Some(5000) })
+}
+
+#[test]
+fn a_key_that_is_refused_is_a_failed_run_and_nobodys_outage() {
+    let is_ghost = |key: &LedgerKey| format!("{key:?}").contains("ghost");
+    let scene = Scene::asking(Answers(move |keys: &[LedgerKey]| match keys.iter().any(is_ghost) {
+        true => Err(UpstreamError::Refused("http://10.1.2.3/secret says no".to_owned())),
+        false => Ok(()),
+    }));
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    scene.add_all(60..=65);
+    scene.settle();
+    let runs = records::executions(&scene.store, id, None, 500).unwrap();
+    assert!(!runs.is_empty());
+    for run in runs {
+        assert!(run.state_unavailable, "{run:?}");
+        assert!(!run.error.unwrap().contains("10.1.2.3"));
+    }
+    assert!(!scene.is_down());
+}
+
+#[test]
+fn a_server_that_is_out_of_reach_is_told_without_its_address() {
+    let is_up = Arc::new(AtomicBool::new(false));
+    let up = Arc::clone(&is_up);
+    let scene = Scene::asking(Answers(move |_: &[LedgerKey]| match up.load(Ordering::Relaxed) {
+        true => Ok(()),
+        false => Err(UpstreamError::OutOfReach("http://10.1.2.3/secret: refused".to_owned())),
+    }));
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    scene.add_all(60..=65);
+    let mut turns = 0;
+    while !matches!(scene.live.turn(id), Turn::Failed(_)) {
+        turns += 1;
+        assert!(turns < MANY_TURNS);
+    }
+    let (component, told) = scene.health.first_down().unwrap();
+    let own = scene.status(id).last_error_message.unwrap();
+    assert_eq!(component, "programs");
+    for told in [told, own] {
+        assert!(told.contains("out of reach") && !told.contains("10.1.2.3"), "{told}");
+    }
+    is_up.store(true, Ordering::Relaxed);
+    scene.settle();
+    assert!(!scene.is_down() && scene.status(id).last_error_message.is_none());
+    assert!(!scene.rows(id).is_empty());
+}
+
+#[test]
+fn a_server_that_is_behind_holds_up_its_askers_alone() {
+    let scene = Scene::asking(Answers(|_: &[LedgerKey]| {
+        Err(UpstreamError::Behind(LedgerSeq(3), LedgerSeq(60)))
+    }));
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    scene.deploy("bob", "beside", &module(""), NOBODYS).unwrap();
+    scene.add_all(60..=65);
+    let mut turns = 0;
+    while !matches!(scene.live.turn(id), Turn::Failed(_)) {
+        turns += 1;
+        assert!(turns < MANY_TURNS);
+    }
+    match scene.health("programs") {
+        Some(Component::Up(Some(detail))) => {
+            assert_eq!(detail, "1 of 2 programs wait: see the status of each");
+        }
+        other => panic!("{other:?}"),
+    }
+    let told = scene.status(id).last_error_message.unwrap();
+    assert!(told.starts_with("it waits, and is tried again: the server"), "{told}");
+    scene.delete("ana", id).unwrap();
+    assert_eq!(scene.health("programs"), Some(Component::Up(None)));
+}
+
+#[test]
+fn a_run_that_asks_for_too_many_entries_fails() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let scene = Scene::asking(Answers(move |keys: &[LedgerKey]| {
+        count.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }));
+    // Numbers as keys; no two ledgers ask for the same.
+    let many = module(
+        "(local.set $i (i64.const 0))
+         (loop $next
+           (drop (call $has_contract_data
+             (i64.or (i64.const 4) (i64.or
+               (i64.shl (local.get $i) (i64.const 32))
+               (i64.shl (i64.extend_i32_u (local.get $now)) (i64.const 48))))
+             (i64.const 1)))
+           (local.set $i (i64.add (local.get $i) (i64.const 1)))
+           (br_if $next (i64.lt_u (local.get $i) (i64.const 1000))))",
+    );
+    let id = scene.deploy("ana", "many", &many, market()).unwrap().id;
+    scene.add_all(60..=62);
+    scene.settle();
+    let runs = records::executions(&scene.store, id, None, 500).unwrap();
+    assert!(!runs.is_empty());
+    for run in &runs {
+        let error = run.error.as_deref();
+        let fault = "the program asked for more than 64 entries that are not stored";
+        assert_eq!((error, run.state_unavailable), (Some(fault), false));
+    }
+    let asked = asked.load(Ordering::Relaxed);
+    assert!(asked <= runs.len() as u64 * (64 + 200), "{asked} for {} runs", runs.len());
+    assert!(!scene.is_down());
+}
