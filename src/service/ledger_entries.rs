@@ -18,8 +18,9 @@ use crate::source::core::CoreEntries;
 use crate::source::entries::{HeldEntries, HeldEntry};
 use crate::source::rpc::RpcEntries;
 
-/// How long the server has to answer a question about one entry.
-const PROBED_WITHIN: Duration = Duration::from_secs(2);
+/// How long the server has to answer a question about one entry. A stellar-core that is behind what it has
+/// streamed takes two seconds of it to catch up.
+const PROBED_WITHIN: Duration = Duration::from_secs(5);
 /// A server that is out of reach is asked again after this long.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How long any question waits for its answer.

@@ -135,6 +135,7 @@ fn kind(path: &Path) -> &'static str {
         "IDENTITY" => "IDENTITY",
         "acknowledged" => "acknowledged",
         "token-signing-key" | "tokens.jsonl" => "secret",
+        "compiled-code-key" => "key of compiled code",
         _ if name.ends_with(".sst") => "table",
         _ if name.ends_with(".log") => "log",
         _ if name.starts_with("MANIFEST-") => "MANIFEST",

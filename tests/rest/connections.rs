@@ -1,5 +1,6 @@
 //! How many connections there may be, how large their heads, and how long they may take.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -116,13 +117,16 @@ fn an_answer_must_have_been_read_after_a_time_that_its_length_allows() {
     let mut slow = server.connect();
     slow.send(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     // It reads without a pause, far too slowly; the other waits for its connection to be closed.
-    let reading = std::thread::spawn(move || {
-        while slow.read_some() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+    let is_closed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_closed.load(Ordering::Relaxed) && slow.read_some() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        assert_eq!(live(&mut server.connect()), 200);
+        is_closed.store(true, Ordering::Relaxed);
     });
-    assert_eq!(live(&mut server.connect()), 200);
-    reading.join().unwrap();
 }
 
 /// A server that hands out metrics, and how often it made them.
