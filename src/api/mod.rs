@@ -42,6 +42,8 @@ pub use allowance::ScanLimits;
 pub use error::ApiError;
 pub use json::List as EventList;
 pub use limits::RateLimit;
+#[doc(hidden)]
+pub use retroshade::{read_deploy, read_trial};
 pub use server::serve;
 
 use crate::auth::Tokens;

@@ -37,11 +37,31 @@ pub enum ParseError {
     StartPoint(String),
 }
 
-/// Shortens a value quoted in an error message, so that a hostile one cannot flood a log or answer.
+/// A value as it is quoted in an error message: short and in one line, so that a hostile one cannot flood a
+/// log or answer, nor begin a line of its own there.
 pub(crate) fn excerpt(text: &str) -> String {
-    const LONGEST: usize = 80;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+    shortened(text, 80)
+}
+
+/// At most so many characters of a text, with blanks for control characters.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    let (shown, end) = match text.char_indices().nth(most) {
+        Some((end, _)) => (&text[..end], "…"),
+        None => (text, ""),
+    };
+    shown.replace(char::is_control, " ") + end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_is_short_and_in_one_line() {
+        assert_eq!(excerpt("plain, é"), "plain, é");
+        assert_eq!(excerpt("a\nb\r\n\0\u{85}c"), "a b    c");
+        assert_eq!(excerpt(&"é".repeat(80)), "é".repeat(80));
+        assert_eq!(excerpt(&"é".repeat(81)), "é".repeat(80) + "…");
+        assert_eq!(shortened("abc", 2), "ab…");
     }
 }

@@ -22,7 +22,9 @@ pub mod show;
 mod spec;
 pub mod types;
 mod values;
-mod wire;
+// Public for a fuzz target.
+#[doc(hidden)]
+pub mod wire;
 pub mod worker;
 
 use std::collections::BTreeMap;

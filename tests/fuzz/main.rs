@@ -14,8 +14,14 @@ mod common {
 mod control;
 mod harness;
 mod ledger;
+mod multipart;
+#[path = "../../src/tables/worker/ask/tests/pieces.rs"]
+mod pieces;
 mod records;
+mod sql;
 mod tokens;
+mod wasm;
+mod wire;
 
 // One line for each target: a module with `seeds() -> Vec<Vec<u8>>` and `check(&[u8])`.
-harness::targets!(ledger, records, tokens, control);
+harness::targets!(ledger, records, tokens, control, sql, wasm, multipart, wire);

@@ -15,7 +15,10 @@ use tokio::runtime::Handle;
 
 use super::super::router::Call;
 use super::super::{ApiError, LARGEST_FORM};
-use crate::domain::excerpt;
+use crate::domain::{excerpt, shortened};
+
+/// Characters of what is said of a form that cannot be read.
+const LONGEST_REASON: usize = 200;
 
 /// The members that a route knows; others are passed over.
 #[derive(Debug)]
@@ -245,7 +248,11 @@ fn parts(
 ) -> Result<Vec<(&'static str, Member<'static>)>, ApiError> {
     let whole = stream::iter([Ok::<_, std::io::Error>(body.clone())]);
     let mut form = Multipart::new(whole, boundary);
-    let broken = |error: multer::Error| ApiError::body(format!("the form cannot be read: {error}"));
+    // It may quote the name of a part, of any length.
+    let broken = |error: multer::Error| {
+        let reason = shortened(&error.to_string(), LONGEST_REASON);
+        ApiError::body(format!("the form cannot be read: {reason}"))
+    };
     // All of the body is there: nothing is waited for.
     Handle::current().block_on(async {
         let mut parts = Vec::new();

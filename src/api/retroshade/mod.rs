@@ -5,6 +5,7 @@ mod body;
 mod members;
 mod records;
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::json;
 
@@ -14,10 +15,10 @@ use super::router::{Access, Call, Handler, Route, Verb, Work};
 use super::{ApiError, Deps};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
-use crate::programs::Programs;
 use crate::programs::backfill::Order;
 use crate::programs::manifest::Manifest;
 use crate::programs::records::{RunSource, StatsQuery};
+use crate::programs::{Deploy, Programs, Trial};
 
 /// Executions on a page, unless asked otherwise, and at the most (interface, section Limits).
 const EXECUTIONS: usize = 50;
@@ -49,6 +50,22 @@ const fn read(template: &'static str, handler: Handler<Deps>) -> Route {
 
 const SMALL: Verb = Verb::Post { largest: super::LARGEST_BODY };
 const LARGE: Verb = Verb::Post { largest: super::LARGEST_UPLOAD };
+
+/// Reads a body of that media type as the route of deploys does, for a fuzz target; within a Tokio runtime.
+///
+/// # Errors
+/// [`ApiError::Body`] and [`ApiError::BodyTooLarge`].
+pub fn read_deploy(content_type: Option<&str>, body: &Bytes) -> Result<Deploy, ApiError> {
+    body::deploy(&Call { body, content_type, ..Call::reading("", "") })
+}
+
+/// Reads a body of that media type as the route of trials does, for a fuzz target; within a Tokio runtime.
+///
+/// # Errors
+/// [`ApiError::Body`] and [`ApiError::BodyTooLarge`].
+pub fn read_trial(content_type: Option<&str>, body: &Bytes) -> Result<Trial, ApiError> {
+    body::trial(&Call { body, content_type, ..Call::reading("", "") })
+}
 
 /// Routes of this area. Literal paths come before those with a number in their place.
 pub(super) const ROUTES: [Route; 17] = [

@@ -16,7 +16,7 @@ use super::interface::{EMIT, env_functions};
 use super::limits::Bytes;
 use super::settings::{FEATURES, MOST_TABLE_ELEMENTS, MOST_TABLES};
 use super::targets::Targets;
-use crate::domain::Hash32;
+use crate::domain::{Hash32, excerpt, shortened};
 
 /// Nesting of a contract spec, as the network has it.
 const SPEC_DEPTH: u32 = 500;
@@ -24,6 +24,8 @@ const SPEC_DEPTH: u32 = 500;
 const MOST_LOOKED_AT: usize = 200_000_000;
 /// Names in a message.
 const NAMED: usize = 10;
+/// Characters of what the validator says of a module.
+const LONGEST_REASON: usize = 200;
 
 /// What every module of WebAssembly 1 begins with (its core specification, section 5.5.16).
 const PREAMBLE: [u8; 8] = *b"\0asm\x01\0\0\0";
@@ -170,7 +172,8 @@ pub(super) fn check(code: &[u8], rules: &CheckRules) -> Result<ModuleFacts, Refu
 }
 
 fn invalid(error: &wasmparser::Error) -> Refused {
-    Refused::Invalid(error.to_string())
+    // It may quote names of the module, of any length.
+    Refused::Invalid(shortened(&error.to_string(), LONGEST_REASON))
 }
 
 enum Failure {
@@ -294,7 +297,7 @@ impl Reader {
             _ => None,
         };
         match parameters {
-            None => self.unknown.push(crate::domain::excerpt(&name)),
+            None => self.unknown.push(excerpt(&name)),
             Some(parameters) if ty != Some(parameters) => self.wrong.push(name),
             Some(_) => self.emits |= (import.module, import.name) == EMIT,
         }

@@ -2,15 +2,20 @@
 //! over the socket that is its standard input. It holds no secret, and gives up whatever it does not need
 //! before it opens the file.
 
-mod ask;
+// Public are the parts with which a query is answered in the process of a fuzz target.
+#[doc(hidden)]
+pub mod ask;
 mod ast;
 mod change;
 mod conversion;
-mod database;
+#[doc(hidden)]
+pub mod database;
 mod digest;
 mod gate;
-mod text;
-mod timer;
+#[doc(hidden)]
+pub mod text;
+#[doc(hidden)]
+pub mod timer;
 mod views;
 
 use std::fs::File;

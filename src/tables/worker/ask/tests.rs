@@ -1,10 +1,13 @@
+mod pieces;
+
 use std::fs;
 use std::sync::Arc;
 
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
+use self::pieces::made;
 use super::*;
 use crate::tables::query::{Format, Numbers};
 use crate::tables::worker::database::Database;
@@ -149,169 +152,6 @@ fn without_the_gate_only_one_statement_that_reads_is_executed() {
         assert_eq!((range.state(), range.the_rest()), before, "{sql}");
     }
     assert_eq!(range.ask("SELECT count(*) AS n FROM program_1_swap").unwrap(), "[{\"n\":5}]");
-}
-
-/// What texts are made of: everything that the tokenizer has a rule for, whole and unfinished, and
-/// statements that read, that must not be executed, and that tell what nobody may know.
-const PIECES: &[&str] = &[
-    " ",
-    "\t",
-    "\n",
-    "\r",
-    "\r\n",
-    "\x0b",
-    "\x0c",
-    "\u{a0}",
-    "\u{2003}",
-    "\u{200b}",
-    "\u{2060}",
-    "\u{3000}",
-    "\u{feff}",
-    "/*",
-    "*/",
-    "/**/",
-    "/* /* */",
-    "/*/",
-    "*/*",
-    "--",
-    "-- ",
-    "--\r",
-    "--\n",
-    "'",
-    "''",
-    "\"",
-    "\"\"",
-    "`",
-    "E'",
-    "e'\\'",
-    "\\'",
-    "\\",
-    "x'",
-    "X'00'",
-    "b'",
-    "N'",
-    "U&'",
-    "U&\"",
-    "$",
-    "$$",
-    "$x$",
-    "$y$",
-    "$é$",
-    "$1",
-    "$1$",
-    "$a",
-    "$x$ $x",
-    "1e",
-    "1e'",
-    "1E'\\'",
-    "1_0",
-    ".",
-    "a$b$",
-    "?",
-    "::",
-    ":=",
-    ":",
-    "->",
-    ";",
-    ";;",
-    ",",
-    "(",
-    ")",
-    "[",
-    "]",
-    "{",
-    "}",
-    "=",
-    "@",
-    "#1",
-    "1",
-    "a",
-    "EXPLAIN",
-    "explain ",
-    "EXPLAIN ANALYZE ",
-    "EXPLAIN (ANALYZE) ",
-    "EXPLAIN (FORMAT json) ",
-    "EXPLAIN(",
-    "ANALYZE ",
-    "(FORMAT json)",
-    "(SQL)",
-    "SELECT",
-    "SELECT 1",
-    " SELECT 1 ",
-    "FROM (SELECT 1)",
-    "(SELECT 1)",
-    " AS a",
-    "WITH a AS (SELECT 1) ",
-    "FROM a",
-    "SELECT a FROM program_1_swap",
-    "FROM program_1_swap",
-    "DESCRIBE program_1_swap",
-    "SHOW TABLES",
-    "SUMMARIZE program_1_swap",
-    "VALUES (1)",
-    " UNION ALL ",
-    " LIMIT 1",
-    "SELECT secret FROM orrery.canary",
-    "FROM orrery.canary",
-    "orrery.canary",
-    "(SELECT string_agg(secret) FROM orrery.canary)",
-    "SELECT * FROM read_text('{outside}')",
-    "FROM '{outside}'",
-    "SELECT * FROM duckdb_settings()",
-    "query('FROM orrery.canary')",
-    "COMMIT",
-    "COMMIT;",
-    "ROLLBACK;",
-    "BEGIN;",
-    "DROP TABLE program_1_swap",
-    "CREATE TABLE x (a INTEGER)",
-    "CREATE TEMP TABLE x AS SELECT 1",
-    "CREATE MACRO f() AS 1",
-    "SET VARIABLE x = 1",
-    "DELETE FROM program_1_swap",
-    "UPDATE retroshade.program_1_swap SET a = 0",
-    "ATTACH ':memory:' AS m",
-    "INSERT INTO program_1_swap VALUES (9)",
-    "PRAGMA database_list",
-    "USE orrery",
-    "CHECKPOINT",
-    "PREPARE p AS SELECT 1",
-    "CALL force_checkpoint()",
-    "COPY program_1_swap TO '{outside}'",
-];
-
-/// Frames in which a text is one thing to a reader that knows some of the rules, and another to DuckDB.
-const FRAMES: &[(&str, &str)] = &[
-    ("", ""),
-    ("", ""),
-    ("/* /* */ EXPLAIN SELECT $x$*/ ", " -- $x$"),
-    ("--\r", "\n EXPLAIN FROM (SELECT 1)"),
-    ("SELECT 'a\\' ; ", " --'"),
-    ("SELECT E'a\\'' ; ", " --"),
-    ("SELECT $a$ $b$ $a$; ", " $b$"),
-    ("EXPLAIN ", ""),
-    ("EXPLAIN ANALYZE ", ""),
-    ("EXPLAIN (", ") SELECT 1"),
-    ("SELECT 1 /* ", " */"),
-    ("SELECT 1 -- ", "\r"),
-    ("SELECT \"a\"\"", "\"\""),
-    ("SELECT `a``", "`"),
-    ("SELECT $x$", "$x$"),
-    ("EXPLAIN /*", "*/ SELECT 1"),
-    ("EXPLAIN --", "\nSELECT 1"),
-    ("SELECT 1; ", ""),
-    ("", "; SELECT 1"),
-    ("EXPLAIN SELECT $x$ ", " $x$"),
-    ("\u{feff}EXPLAIN ", ""),
-    ("EXPLAIN\u{a0}", ""),
-    ("(", ")"),
-];
-
-fn made(random: &mut StdRng) -> String {
-    let (before, after) = FRAMES[random.random_range(0..FRAMES.len())];
-    let pieces =
-        (0..random.random_range(1..8)).map(|_| PIECES[random.random_range(0..PIECES.len())]);
-    format!("{before}{}{after}", pieces.collect::<String>())
 }
 
 /// The same parser, in a database of its own: what it says of a text that was executed does not come from

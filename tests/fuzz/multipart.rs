@@ -1,0 +1,131 @@
+//! The body of a deploy or a trial, a form or JSON: an input is the media type in its first line and then
+//! the body. It is refused in one sentence, or what was understood is in the body, and is understood again
+//! when it is sent as a form and as JSON.
+
+use std::sync::LazyLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use orrery::api::{ApiError, read_deploy, read_trial};
+use orrery::programs::{Deploy, Trial, TrialOn};
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+
+/// Contract IDs and transactions that a request may hold.
+const MOST_CONTRACTS: usize = 1000;
+const MOST_TRIED: usize = 100;
+/// No sentence is as long, in characters.
+const LONGEST_SENTENCE: usize = 1200;
+
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_current_thread().build().unwrap());
+
+const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
+
+fn form(boundary: &str, parts: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut form = format!("multipart/form-data; boundary={boundary}\n").into_bytes();
+    for (name, content) in parts {
+        let head =
+            format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+        form.extend([head.as_bytes(), content, b"\r\n"].concat());
+    }
+    form.extend(format!("--{boundary}--\r\n").into_bytes());
+    form
+}
+
+pub fn seeds() -> Vec<Vec<u8>> {
+    let code = &b"\0asm\x01\0\0\0"[..];
+    let hash = "ab".repeat(32);
+    let both = format!("{CONTRACT}, {CONTRACT}");
+    let usual = [("code", code), ("project_name", b"swaps"), ("contracts", CONTRACT.as_bytes())];
+    let more: [(&str, &[u8]); 4] = [
+        ("contracts", both.as_bytes()),
+        ("public", b"true"),
+        ("last", b"12"),
+        ("transactions", hash.as_bytes()),
+    ];
+    let json = json!({
+        "code": STANDARD.encode(code), "project_name": "swaps", "contracts": [CONTRACT],
+        "public": true, "transactions": [hash, hash],
+    });
+    vec![
+        form("x", &usual),
+        form("----WebKitFormBoundary7MA4YWxk", &[&usual[..], &more[..2]].concat()),
+        form("x", &[&usual[..], &more[2..3]].concat()),
+        form("x", &[&usual[..], &more[3..]].concat()),
+        form("x", &[("unknown", &[0xff; 300][..]), ("code", b"\r\n--x-\r\n--y")]),
+        [b"application/json\n", json.to_string().as_bytes()].concat(),
+        [b"\n", json!({"code": [0, 97, 255], "contracts": CONTRACT}).to_string().as_bytes()]
+            .concat(),
+    ]
+}
+
+pub fn check(bytes: &[u8]) {
+    let _within = RUNTIME.enter();
+    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(0);
+    let media_type = std::str::from_utf8(&bytes[..end]).ok();
+    let body = Bytes::copy_from_slice(bytes.get(end + 1..).unwrap_or_default());
+    match read_deploy(media_type, &body) {
+        Ok(deploy) => {
+            let is_json = body.trim_ascii_start().starts_with(b"{");
+            let code = &deploy.code;
+            let is_part = code.is_empty() || body.windows(code.len()).any(|part| part == code);
+            assert!(is_json || is_part, "the module is a part of the form");
+            is_the_same_again(&deploy);
+        }
+        Err(error) => is_one_sentence(&error),
+    }
+    match read_trial(media_type, &body) {
+        Ok(Trial { deploy, on }) => {
+            match on {
+                TrialOn::Transactions(hashes) => assert!((1..=MOST_TRIED).contains(&hashes.len())),
+                TrialOn::Last(last) => assert!((1..=MOST_TRIED).contains(&last)),
+            }
+            is_the_same_again(&deploy);
+        }
+        Err(error) => is_one_sentence(&error),
+    }
+}
+
+fn is_one_sentence(error: &ApiError) {
+    assert!(matches!(error, ApiError::Body(_) | ApiError::BodyTooLarge(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(text.chars().count() < LONGEST_SENTENCE, "{} bytes: {text}", text.len());
+    assert!(!text.contains(['\n', '\r', '\0']), "{text:?}");
+}
+
+fn is_the_same_again(deploy: &Deploy) {
+    assert!(deploy.contracts.len() <= MOST_CONTRACTS);
+    let contracts: Vec<_> = deploy.contracts.iter().map(ToString::to_string).collect();
+    let holds = |text: &str| {
+        let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        has(&deploy.code) || has(deploy.project_name.as_bytes())
+    };
+    let boundary = (0..).map(|number| format!("b{number}")).find(|it| !holds(it)).unwrap();
+    let public = deploy.public.to_string();
+    let form = form(
+        &boundary,
+        &[
+            ("code", &deploy.code),
+            ("project_name", deploy.project_name.as_bytes()),
+            ("contracts", contracts.join(",").as_bytes()),
+            ("public", public.as_bytes()),
+        ],
+    );
+    let json = json!({
+        "code": STANDARD.encode(&deploy.code), "project_name": deploy.project_name,
+        "contracts": contracts, "public": deploy.public,
+    });
+    let json = [b"\n", json.to_string().as_bytes()].concat();
+    for sent in [form, json] {
+        let end = sent.iter().position(|byte| *byte == b'\n').unwrap();
+        let media_type = std::str::from_utf8(&sent[..end]).unwrap();
+        let again =
+            read_deploy(Some(media_type), &Bytes::copy_from_slice(&sent[end + 1..])).unwrap();
+        assert_eq!(again.code, deploy.code);
+        assert_eq!(again.project_name, deploy.project_name);
+        assert_eq!(again.contracts, deploy.contracts);
+        assert_eq!(again.public, deploy.public);
+    }
+}

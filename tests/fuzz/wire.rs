@@ -1,0 +1,144 @@
+//! Frames between a service and its SQL worker, read as either end reads them: no more is taken from the
+//! stream or kept than a frame may have, and what was understood is the same when it is written again.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io::{self, ErrorKind, Read};
+use std::mem::discriminant;
+
+use orrery::confinement::Confinement;
+use orrery::domain::ProgramId;
+use orrery::tables::query::{Format, Numbers};
+use orrery::tables::wire::{self, Definition, Failure, Opening, Question, Reply, Request};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+/// Bytes of a frame besides its head and body.
+const START: usize = 12;
+/// The longest frame: one that the inputs pass, and one that no length passes.
+const LONGEST: [usize; 2] = [1 << 9, u32::MAX as usize];
+/// Memory that a frame may take before any of it has come, in bytes.
+const AT_FIRST: usize = 1 << 20;
+
+pub fn seeds() -> Vec<Vec<u8>> {
+    let opening = Opening {
+        file: "1.duckdb".to_owned(),
+        memory: 1 << 30,
+        threads: 2,
+        queries: 4,
+        file_bytes: 1 << 40,
+        process_wall: true,
+        gate: true,
+        lock: true,
+    };
+    let definition = Definition {
+        program: ProgramId(7),
+        project: "swaps".to_owned(),
+        own: true,
+        schema: crate::wasm::schema("types_program.wasm"),
+    };
+    let question = Question {
+        sql: "SELECT ?, '\u{e9}'".to_owned(),
+        params: vec![json!(null), json!([1, -1.5, true, "a"]), json!(u64::MAX), json!({"a": []})],
+        rows: 1_000,
+        bytes: 1 << 20,
+        milliseconds: 10_000,
+        numbers: Numbers::Exact,
+        format: Format::Columns,
+    };
+    let watermarks = BTreeMap::from([(ProgramId(7), 3), (ProgramId(8), u64::MAX)]);
+    let requests = [
+        Request::Open(opening.clone()),
+        Request::Try(opening),
+        Request::Begin,
+        Request::Define(definition.clone()),
+        Request::Append { table: "program_7_swap".to_owned() },
+        Request::Drop { program: ProgramId(8) },
+        Request::Commit { commit: 9, watermarks: watermarks.clone() },
+        Request::Abort,
+        Request::Query(question),
+        Request::Digest,
+        Request::Stop,
+    ];
+    let replies = [
+        Reply::Ready(Confinement { files: true, calls: false }),
+        Reply::Opened { commit: 9, programs: vec![definition], watermarks },
+        Reply::Appended,
+        Reply::Committed,
+        Reply::Answered,
+        Reply::Digest("00ff".to_owned()),
+        Reply::Failed(Failure::Refused("a \"quoted\" line\n".to_owned())),
+        Reply::Failed(Failure::TimedOut),
+    ];
+    let requests = requests.iter().map(|head| frame(head, b"rows"));
+    let mut seeds: Vec<_> = requests.chain(replies.iter().map(|head| frame(head, b""))).collect();
+    seeds.push(seeds.concat());
+    seeds
+}
+
+fn frame(head: &impl Serialize, body: &[u8]) -> Vec<u8> {
+    let mut written = Vec::new();
+    wire::write(&mut written, 7, head, body).unwrap();
+    written
+}
+
+/// A stream that counts what is taken from it.
+struct Counted<'a> {
+    rest: &'a [u8],
+    taken: usize,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        // In parts of any length, as a socket gives it.
+        let part = to.len().min(1 + self.taken % 7_919);
+        let read = self.rest.read(&mut to[..part])?;
+        self.taken += read;
+        Ok(read)
+    }
+}
+
+pub fn check(bytes: &[u8]) {
+    for longest in LONGEST {
+        read_all::<Request>(bytes, longest);
+        read_all::<Reply>(bytes, longest);
+    }
+}
+
+fn read_all<H: Serialize + DeserializeOwned + Debug>(bytes: &[u8], longest: usize) {
+    let mut from = Counted { rest: bytes, taken: 0 };
+    loop {
+        let before = from.taken;
+        match wire::read::<H>(&mut from, longest) {
+            Ok(None) => return assert!(from.rest.is_empty() && from.taken == before),
+            Ok(Some(frame)) => {
+                let length = from.taken - before - START;
+                assert!(length <= longest && frame.body.len() <= length, "{length} bytes");
+                assert!(frame.body.capacity() <= AT_FIRST.max(3 * length), "{length} bytes");
+                is_the_same_again(&frame);
+            }
+            Err(error) => {
+                let kinds = [ErrorKind::InvalidData, ErrorKind::UnexpectedEof];
+                assert!(kinds.contains(&error.kind()), "{error:?}");
+                let taken = from.taken - before;
+                assert!(taken <= START + longest, "{taken} bytes were taken");
+                assert!(taken >= START || from.rest.is_empty(), "{taken} bytes were enough");
+                return;
+            }
+        }
+    }
+}
+
+fn is_the_same_again<H: Serialize + DeserializeOwned + Debug>(frame: &wire::Frame<H>) {
+    let mut written = Vec::new();
+    wire::write(&mut written, frame.id, &frame.head, &frame.body).unwrap();
+    let again = wire::read::<H>(&mut &written[..], written.len()).unwrap().expect("a frame");
+    assert_eq!((again.id, &again.body), (frame.id, &frame.body));
+    assert_eq!(discriminant(&again.head), discriminant(&frame.head));
+    // The last digit of a decimal fraction may be another one.
+    let text = format!("{:?}", frame.head);
+    if !text.contains("Number(") {
+        assert_eq!(format!("{:?}", again.head), text);
+    }
+}
