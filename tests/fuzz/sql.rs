@@ -79,7 +79,7 @@ impl Bench {
         let reader = readers.pop().unwrap();
         let names = Arc::default();
         let examiner = Examiner::new(&reader.parser, &opening, Arc::clone(&names)).unwrap();
-        names.write().insert("program_1_swap".to_owned());
+        Arc::make_mut(&mut names.write()).insert("program_1_swap".to_owned());
         let timer = Arc::new(Timer::default());
         let running = Arc::clone(&timer);
         thread::spawn(move || running.run());

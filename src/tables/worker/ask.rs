@@ -1,10 +1,13 @@
 //! Answers one query: examined, in a transaction that only reads, until its time is up.
 
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
 use duckdb::types::{ToSqlOutput, Value};
 use duckdb::{Connection, Statement, ToSql, params_from_iter};
+use parking_lot::Mutex;
 
 use super::change::Names;
 use super::database::{Reader, is_damage};
@@ -22,13 +25,43 @@ pub struct Examiner {
     /// Whether a text must be one statement that reads, and is executed in a transaction that only reads.
     lock: bool,
     names: Names,
+    passed: Mutex<Passed>,
+}
+
+/// Texts that have passed all examinations, which depend on nothing but the text and the names of the
+/// owner's tables and views: clients ask the same again and again.
+#[derive(Default)]
+struct Passed {
+    names: Arc<BTreeSet<String>>,
+    /// Each with whether it asks for the columns of something.
+    texts: HashMap<String, bool>,
+}
+
+/// Texts that are kept, and the longest of them in bytes.
+const KEPT_TEXTS: usize = 64;
+const LONGEST_KEPT: usize = 8 << 10;
+
+impl Passed {
+    fn find(&self, names: &Arc<BTreeSet<String>>, sql: &str) -> Option<bool> {
+        Arc::ptr_eq(&self.names, names).then(|| self.texts.get(sql).copied()).flatten()
+    }
+
+    fn keep(&mut self, names: Arc<BTreeSet<String>>, sql: &str, describes: bool) {
+        if !Arc::ptr_eq(&self.names, &names) || self.texts.len() >= KEPT_TEXTS {
+            self.texts.clear();
+            self.names = names;
+        }
+        if sql.len() <= LONGEST_KEPT {
+            self.texts.insert(sql.to_owned(), describes);
+        }
+    }
 }
 
 impl Examiner {
     /// Learns from that connection what DuckDB brings along.
     pub fn new(parser: &Connection, opening: &Opening, names: Names) -> duckdb::Result<Self> {
         let gate = opening.gate.then(|| Gate::new(parser)).transpose()?;
-        Ok(Self { gate, lock: opening.lock, names })
+        Ok(Self { gate, lock: opening.lock, names, passed: Mutex::default() })
     }
 }
 
@@ -82,20 +115,19 @@ fn examined(
     if let Some(reason) = costs_too_much(&question.sql) {
         return Err(refused(reason));
     }
-    let text = Text::of(&question.sql);
-    let describes = match &examiner.gate {
-        Some(gate) => gate.pass(&reader.parser, text, &examiner.names)?,
-        None => false,
+    let names = Arc::clone(&examiner.names.read());
+    let passed = examiner.passed.lock().find(&names, &question.sql);
+    let (mut statement, describes) = match passed {
+        Some(describes) => {
+            let statement = reader.connection.prepare(&Text::of(&question.sql).executed());
+            (statement.map_err(|error| failure(&error.to_string(), timed))?, describes)
+        }
+        None => {
+            let (statement, describes) = pass(reader, examiner, &question.sql, &names, timed)?;
+            examiner.passed.lock().keep(names, &question.sql, describes);
+            (statement, describes)
+        }
     };
-    let executed = text.executed();
-    if examiner.lock {
-        is_one_statement(&reader.witness, &executed, timed)?;
-    }
-    let failed = |error: duckdb::Error| failure(&error.to_string(), timed);
-    let mut statement = reader.connection.prepare(&executed).map_err(failed)?;
-    if examiner.lock {
-        only_reads(&reader.witness, text, &executed, timed)?;
-    }
     let parameters = parameters(&statement, question)?;
     let style = Style {
         format: question.format,
@@ -104,6 +136,31 @@ fn examined(
         bytes: question.bytes,
     };
     read(&mut statement, parameters, style, describes, timed)
+}
+
+/// Prepares a text that passes all examinations; says whether it asks for the columns of something.
+fn pass<'r>(
+    reader: &'r Reader,
+    examiner: &Examiner,
+    sql: &str,
+    names: &BTreeSet<String>,
+    timed: &Timed<'_>,
+) -> Result<(Statement<'r>, bool), Failure> {
+    let text = Text::of(sql);
+    let describes = match &examiner.gate {
+        Some(gate) => gate.pass(&reader.parser, text, names)?,
+        None => false,
+    };
+    let executed = text.executed();
+    if examiner.lock {
+        is_one_statement(&reader.witness, &executed, timed)?;
+    }
+    let statement = reader.connection.prepare(&executed);
+    let statement = statement.map_err(|error| failure(&error.to_string(), timed))?;
+    if examiner.lock {
+        only_reads(&reader.witness, text, &executed, timed)?;
+    }
+    Ok((statement, describes))
 }
 
 /// Preparing a text executes all of its statements but the last, so there must be no more than one.

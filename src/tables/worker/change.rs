@@ -28,8 +28,9 @@ pub struct Changer<'a> {
     change: Option<Change>,
 }
 
-/// The names of the owner's tables and views in lower case, as of the last change.
-pub type Names = Arc<RwLock<BTreeSet<String>>>;
+/// The names of the owner's tables and views in lower case, as of the last change: another set
+/// each time that they may be others.
+pub type Names = Arc<RwLock<Arc<BTreeSet<String>>>>;
 
 /// A change that has begun.
 struct Change {
@@ -47,7 +48,7 @@ impl<'a> Changer<'a> {
     pub fn new(connection: &'a Connection, programs: Vec<Definition>, names: Names) -> Self {
         let programs = programs.into_iter().map(|it| (it.program, it));
         let programs = Arc::new(programs.collect());
-        *names.write() = all_names(&programs);
+        *names.write() = Arc::new(all_names(&programs));
         let mut changer = Self { connection, programs, names, views: Views::new(), change: None };
         if let Err(failure) = changer.settle_views() {
             // The parent logs it; the next change makes the views, or says what is wrong.
@@ -183,7 +184,7 @@ impl<'a> Changer<'a> {
         match change.failed {
             None => {
                 if change.views_change {
-                    *self.names.write() = all_names(&change.programs);
+                    *self.names.write() = Arc::new(all_names(&change.programs));
                 }
                 self.views = change.views;
                 self.programs = change.programs;

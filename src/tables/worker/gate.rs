@@ -12,7 +12,6 @@ use std::sync::LazyLock;
 use duckdb::Connection;
 
 use super::ast;
-use super::change::Names;
 use super::text::Text;
 use crate::tables::names;
 use crate::tables::wire::Failure;
@@ -50,27 +49,25 @@ impl Gate {
     }
 
     /// Passes a text, or says why it is refused: DuckDB itself has written down what it understood of what
-    /// is executed, but for the constant words before it. `names` are the owner's tables and views.
+    /// is executed, but for the constant words before it. `own` are the owner's tables and views.
     /// Whether it asks for the columns of something is told as well.
     pub fn pass(
         &self,
         parser: &Connection,
         text: Text<'_>,
-        names: &Names,
+        own: &BTreeSet<String>,
     ) -> Result<bool, Failure> {
         let serialize = "SELECT json_serialize_sql(?::VARCHAR, skip_null := true)";
         let parsed: String = parser
             .query_row(serialize, [text.examined], |row| row.get(0))
             .map_err(|error| refused(&error.to_string()))?;
-        // Not held while the parser works, which may take its time: a change waits for it.
-        let own = names.read();
         let mut verdict = Ok(());
         let (mut statements, mut describes) = (0, false);
         let complete = ast::objects(&parsed, |depth, object| {
             statements += usize::from(depth == ast::STATEMENT);
             describes |= object.get("type") == Some("SHOW_REF");
             if verdict.is_ok() {
-                verdict = self.look_at(object, &own, text);
+                verdict = self.look_at(object, own, text);
             }
         });
         verdict?;

@@ -60,7 +60,7 @@ impl Range {
         changes.execute_batch(&tables).unwrap();
         let reader = readers.pop().unwrap();
         let names = Names::default();
-        names.write().insert("program_1_swap".to_owned());
+        Arc::make_mut(&mut names.write()).insert("program_1_swap".to_owned());
         let examiner = Examiner::new(&reader.parser, &opening, names).unwrap();
         let timer = Arc::new(Timer::default());
         let running = Arc::clone(&timer);
@@ -123,6 +123,33 @@ fn a_transaction_that_was_ended_is_noticed_and_errors_are_not_taken_for_it() {
     let endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c";
     assert_eq!(within(endless, 100), Err(Failure::TimedOut));
     assert_eq!(within("SELECT 1", 10_000), Ok(()));
+}
+
+#[test]
+fn what_has_passed_once_passes_until_names_change() {
+    let range = Range::new(true);
+    let describe = "DESCRIBE program_1_swap";
+    let is_kept = || {
+        let names = Arc::clone(&range.examiner.names.read());
+        range.examiner.passed.lock().find(&names, describe)
+    };
+    assert_eq!(is_kept(), None);
+    let first = range.ask(describe).unwrap();
+    assert_eq!(is_kept(), Some(true));
+    assert_eq!(range.ask(describe).unwrap(), first);
+    *range.examiner.names.write() = Arc::default();
+    assert_eq!(is_kept(), None);
+    assert!(matches!(range.ask(describe), Err(Failure::Refused(_))));
+    // What is refused is not kept, and what is kept has a bound.
+    let refused = "SELECT * FROM orrery.canary";
+    for number in 0..3 * KEPT_TEXTS {
+        assert!(range.ask(refused).is_err());
+        assert!(range.ask(&format!("SELECT {number}")).is_ok());
+        assert!(range.ask(&format!("SELECT '{}'", "x".repeat(LONGEST_KEPT))).is_ok());
+        let passed = range.examiner.passed.lock();
+        assert!(passed.texts.len() <= KEPT_TEXTS && !passed.texts.contains_key(refused));
+        assert!(passed.texts.keys().all(|text| text.len() <= LONGEST_KEPT));
+    }
 }
 
 #[test]

@@ -40,8 +40,7 @@ fn the_list_knows_every_function() {
 fn what_is_refused_is_refused_for_its_reason() {
     let parser = parser();
     let gate = Gate::new(&parser).unwrap();
-    let names = Names::default();
-    names.write().insert("program_1_swap".to_owned());
+    let names = BTreeSet::from(["program_1_swap".to_owned()]);
     let pass = |sql: &str| gate.pass(&parser, Text::of(sql), &names);
     assert_eq!(pass("SELECT * FROM program_1_swap"), Ok(false));
     assert_eq!(pass("DESCRIBE program_1_swap"), Ok(true));
