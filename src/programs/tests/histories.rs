@@ -306,7 +306,9 @@ impl History {
         rows: &BTreeMap<TransactionPosition, Vec<u8>>,
     ) {
         let entry = self.scene.registry.get(id).unwrap();
-        let cell = entry.cell.lock();
+        let mut cell = entry.cell.lock();
+        // The last write may have been made although it failed.
+        cell.settle(&self.scene.store).unwrap();
         for position in EXPECTED.keys().filter(|it| ledgers.contains(&it.ledger.0)) {
             let is_there = rows.contains_key(position) || cell.waiting.has(*position);
             assert!(is_there, "program {id} has no row of {position:?}");
