@@ -69,7 +69,9 @@ fn what_is_not_refused_is_compiled_within_the_limits() {
             panic!("{name} has {length} bytes");
         }
         if let Err(refused) = check(&code) {
-            assert!(matches!(refused, Refused::TooComplex(_)), "{name}: {refused}");
+            // Some are more than WebAssembly itself allows at their full size.
+            let expected = matches!(refused, Refused::TooComplex(_) | Refused::Invalid(_));
+            assert!(expected, "{name}: {refused}");
             println!("{name}, {length} bytes: refused in {:?}: {refused}", begun.elapsed());
             continue;
         }
