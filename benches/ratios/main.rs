@@ -10,6 +10,10 @@ mod baseline;
 mod calls;
 mod catch_up;
 mod client;
+// Tests use the rest.
+#[allow(dead_code)]
+#[path = "../../tests/programs/costly.rs"]
+mod costly;
 mod deposits;
 // Tests use the rest.
 #[allow(dead_code)]

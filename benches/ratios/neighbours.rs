@@ -1,15 +1,18 @@
-//! P22 and neighbours: what a program that goes round until it is stopped, and clients that ask without a
-//! pause, do to ingestion; and what it does to another program.
+//! P22 and neighbours: what a program that goes round until it is stopped, modules that cost the compiler
+//! much, and clients that ask without a pause, do to ingestion and to another program.
 
 use std::error::Error;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use orrery::domain::Owner;
 use orrery::priority::Priority;
+use orrery::programs::{Deploy, Trial, TrialOn};
 
 use crate::client::Client;
+use crate::costly::{FUNCTION, shapes};
 use crate::indexing::{Busy, Indexing, Which, raw};
 use crate::measure::{alternate, time};
 use crate::recorded::Recorded;
@@ -21,6 +24,10 @@ const P22: Goal = Goal::at_most(1.5, 1.1);
 const BESIDE: Goal = Goal::at_least(0.9, 1.0);
 
 const CLIENTS: usize = 16;
+/// Owners who try modules without a pause, as many as there are compilers at a time.
+const COMPILERS: usize = 2;
+/// What they try.
+const COSTLY: &str = "calls";
 /// Copies of the recorded ledgers that are ingested.
 const COPIES: u64 = 40;
 /// Copies of them that a program is run on.
@@ -43,6 +50,7 @@ pub fn run(
         first: recorded.ledgers.len(),
         directory,
         answers: AtomicU64::new(0),
+        compiled: AtomicU64::new(0),
     };
     let measured = |others| scene.ingestion(others).expect("the ledgers are stored");
     if wanted("P22") {
@@ -61,10 +69,20 @@ pub fn run(
         let name = "Ingestion beside an endless program / alone";
         let ledgers = (scene.busy.ledgers.len() - scene.first) as f64;
         report.add(Row::new(name, "ledgers/s", sides.inverse(ledgers), BESIDE));
+        let sides = alternate(|| measured(Others::Compilers), || measured(Others::None));
+        let name = "Ingestion beside two compilers / alone";
+        report.add(Row::new(name, "ledgers/s", sides.inverse(ledgers), BESIDE));
         let runs = |beside| scene.runs_per_second(beside).expect("the program is run");
-        let sides = alternate(|| runs(true), || runs(false));
+        let sides = alternate(|| runs(Others::Endless), || runs(Others::None));
         let name = "Program beside an endless one / alone";
         report.add(Row::new(name, "runs/s", sides, BESIDE));
+        let sides = alternate(|| runs(Others::Compilers), || runs(Others::None));
+        let name = "Program beside two compilers / alone";
+        report.add(Row::new(name, "runs/s", sides, BESIDE));
+        report.note(format!(
+            "Neighbours: {} modules were compiled meanwhile, each in a process of its own.",
+            scene.compiled.load(Ordering::Relaxed)
+        ));
     }
     Ok(())
 }
@@ -75,6 +93,8 @@ enum Others {
     None,
     Endless,
     ClientsAndEndless,
+    /// Owners who try modules that the compiler takes long for.
+    Compilers,
 }
 
 struct Scene<'a> {
@@ -84,6 +104,7 @@ struct Scene<'a> {
     first: usize,
     directory: &'a Path,
     answers: AtomicU64,
+    compiled: AtomicU64,
 }
 
 impl Scene<'_> {
@@ -91,7 +112,7 @@ impl Scene<'_> {
     fn ingestion(&self, others: Others) -> Result<f64, Box<dyn Error>> {
         let service = Indexing::start(self.busy.network, self.directory)?;
         let (first, rest) = self.busy.ledgers.split_at(self.first);
-        if others != Others::None {
+        if matches!(others, Others::Endless | Others::ClientsAndEndless) {
             service.deploy(Which::Endless, &self.busy)?;
         }
         service.ingest(first.iter().map(|xdr| raw(xdr))).map_err(|error| error.to_string())?;
@@ -103,13 +124,14 @@ impl Scene<'_> {
             let asking: Vec<_> = (0..clients)
                 .map(|number| scope.spawn(move || self.client(service, number, done)))
                 .collect();
+            let compiling = self.compilers(others, scope, service, done);
             // All of them have begun by then.
             thread::sleep(Duration::from_millis(200));
             let mut ingested = Ok(());
             let took = time(|| ingested = service.ingest(ledgers.into_iter()));
             done.store(true, Ordering::Relaxed);
             let mut failed = ingested.err().map(|error| error.to_string());
-            for client in asking {
+            for client in asking.into_iter().chain(compiling) {
                 failed = failed.or(client.join().unwrap_or(Some("a client panicked".to_owned())));
             }
             (took.as_secs_f64(), failed)
@@ -140,15 +162,49 @@ impl Scene<'_> {
         asked().err().map(|error| format!("a client: {error}"))
     }
 
+    /// Owners who try modules until it is done, if they are wanted.
+    fn compilers<'scope>(
+        &'scope self,
+        others: Others,
+        scope: &'scope Scope<'scope, '_>,
+        service: &'scope Indexing,
+        done: &'scope AtomicBool,
+    ) -> Vec<ScopedJoinHandle<'scope, Option<String>>> {
+        let count = if others == Others::Compilers { COMPILERS } else { 0 };
+        let compile = move |number| scope.spawn(move || self.compile(service, number, done));
+        (0..count).map(compile).collect()
+    }
+
+    /// Tries modules until it is done; why that failed, if it did.
+    fn compile(&self, service: &Indexing, number: usize, done: &AtomicBool) -> Option<String> {
+        let owner = Owner(format!("compiler-{number}"));
+        let module = shapes(1, FUNCTION).into_iter().find(|(name, _)| *name == COSTLY);
+        let Some((_, code)) = module else { return Some(format!("there is no shape '{COSTLY}'")) };
+        while !done.load(Ordering::Relaxed) {
+            let deploy = Deploy {
+                code: code.clone(),
+                project_name: "costly".to_owned(),
+                contracts: vec![self.busy.endless()],
+                public: false,
+            };
+            let trial = Trial { deploy, on: TrialOn::Last(1) };
+            if let Err(error) = service.programs.try_out(&owner, trial, &|| false) {
+                return Some(format!("a trial: {error}"));
+            }
+            self.compiled.fetch_add(1, Ordering::Relaxed);
+        }
+        None
+    }
+
     /// Runs per second of a program over ledgers that are stored already.
-    fn runs_per_second(&self, beside_endless: bool) -> Result<f64, Box<dyn Error>> {
+    fn runs_per_second(&self, others: Others) -> Result<f64, Box<dyn Error>> {
         let (busy, ledgers) = (&self.brief, &self.brief.ledgers);
         let service = Indexing::start(busy.network, self.directory)?;
         let watched = service.deploy(Which::Deposits, busy)?;
         service.programs.set_running(&service.owner, watched, false)?;
-        let endless = match beside_endless {
-            true => Some(service.deploy(Which::Endless, busy)?),
-            false => None,
+        let endless = match others {
+            Others::Endless => Some(service.deploy(Which::Endless, busy)?),
+            _ => None,
         };
         service.ingest(ledgers.iter().map(|xdr| raw(xdr))).map_err(|error| error.to_string())?;
         if let Some(endless) = endless {
@@ -161,11 +217,23 @@ impl Scene<'_> {
                 thread::sleep(LOOK_EVERY);
             }
         }
-        let last = busy.last()?;
-        let begun = Instant::now();
-        service.programs.set_running(&service.owner, watched, true)?;
-        service.wait_for_run(watched, last)?;
-        let seconds = begun.elapsed().as_secs_f64();
+        let (last, done) = (busy.last()?, AtomicBool::new(false));
+        let seconds = thread::scope(|scope| {
+            let compiling = self.compilers(others, scope, &service, &done);
+            if !compiling.is_empty() {
+                thread::sleep(Duration::from_millis(200));
+            }
+            let begun = Instant::now();
+            let run = || -> Result<f64, Box<dyn Error>> {
+                service.programs.set_running(&service.owner, watched, true)?;
+                service.wait_for_run(watched, last)?;
+                Ok(begun.elapsed().as_secs_f64())
+            };
+            let seconds = run();
+            done.store(true, Ordering::Relaxed);
+            let failed = compiling.into_iter().find_map(|it| it.join().unwrap_or(None));
+            failed.map_or(seconds, |why| Err(why.into()))
+        })?;
         service.verify_runs(watched, 100)?;
         Ok((ledgers.len() * DEPOSITS) as f64 / seconds)
     }

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use super::ApiError;
-use super::client::Client;
+use super::client::{Client, Waiting};
 use super::router::Call;
 use crate::budget::Share;
 use crate::store::{Bounds, Interrupted, Walked};
@@ -46,8 +45,7 @@ impl Default for ScanLimits {
 /// What a request may still cost.
 pub(super) struct Allowance<'a> {
     pub limits: &'a ScanLimits,
-    started: Instant,
-    client: &'a Client,
+    waiting: Waiting<'a>,
     /// Bytes that are reserved for the answer.
     room: Mutex<&'a mut Share>,
     /// Whether the answer ended early for its bytes.
@@ -59,8 +57,7 @@ impl<'a> Allowance<'a> {
     pub(super) fn new(limits: &'a ScanLimits, client: &'a Client, room: &'a mut Share) -> Self {
         Self {
             limits,
-            started: Instant::now(),
-            client,
+            waiting: Waiting::of(client),
             room: Mutex::new(room),
             was_cut: AtomicBool::new(false),
         }
@@ -93,14 +90,14 @@ pub(super) fn walk<C: Into<serde_json::Value>>(
     let Some(allowance) = call.allowance else {
         return rows(Bounds::NONE, &|_| ControlFlow::Continue(())).map(|_| true);
     };
-    let Allowance { limits, started, client, .. } = allowance;
-    let is_over = || started.elapsed() >= limits.time || client.has_given_up(*started);
+    let Allowance { limits, waiting, .. } = allowance;
+    let is_over = || waiting.elapsed() >= limits.time || waiting.has_ended();
     let bounds =
         Bounds { records: limits.records, index_rows: limits.index_rows, interrupted: &is_over };
     let (walked, has_rows) = rows(bounds, &|bytes| allowance.goes_on(bytes))?;
     match walked.interrupted {
         None => Ok(!allowance.was_cut.load(Ordering::Relaxed)),
-        Some(_) if client.has_given_up(*started) => Err(ApiError::HungUp),
+        Some(_) if waiting.has_ended() => Err(ApiError::HungUp),
         Some(_) if has_rows => Ok(false),
         Some(Interrupted { cursor, skipped }) => {
             Err(ApiError::TooExpensive { cursor: cursor.into(), skipped, offset })

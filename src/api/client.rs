@@ -121,11 +121,6 @@ impl Client {
         matches!(state, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
-    /// Whether nobody is likely to wait for work that began at `started`.
-    pub(super) fn has_given_up(&self, started: Instant) -> bool {
-        started.elapsed() >= HALF_CLOSED && self.has_hung_up()
-    }
-
     /// Returns when nobody is likely to wait any more.
     pub(super) async fn gives_up(&self) {
         sleep(HALF_CLOSED).await;
@@ -135,6 +130,30 @@ impl Client {
                 _ => return,
             }
         }
+    }
+}
+
+/// A client that waits for an answer.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting<'a> {
+    client: &'a Client,
+    since: Instant,
+}
+
+impl<'a> Waiting<'a> {
+    /// From now on.
+    pub(super) fn of(client: &'a Client) -> Self {
+        Self { client, since: Instant::now() }
+    }
+
+    /// How long it has waited.
+    pub(super) fn elapsed(self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Whether nobody is likely to wait any more.
+    pub(super) fn has_ended(self) -> bool {
+        self.elapsed() >= HALF_CLOSED && self.client.has_hung_up()
     }
 }
 

@@ -22,7 +22,7 @@ use super::answer::{Answer, Finished, JSON};
 use super::answers::{Answers, Question};
 use super::blocking::Watch;
 use super::budgets::{Budgets, Holding, place, refused};
-use super::client::Client;
+use super::client::{Client, Waiting};
 use super::identity::{self, Identity};
 use super::limits::Limits;
 use super::router::{self, Call, Handler, Match, Route, Verb, Work};
@@ -220,7 +220,8 @@ impl Gate {
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let owner = identity.owner.as_ref();
         let query = &head.query;
-        let call = Call { path_value, query, body, content_type, owner, allowance: None };
+        let waiting = Some(Waiting::of(&head.client));
+        let call = Call { path_value, query, body, content_type, owner, allowance: None, waiting };
         let wants_gzip = compression::wants_gzip(&head.headers);
         let finished = |answer| Outcome { answer: finish(answer, wants_gzip), was_kept: None };
         match route.work {

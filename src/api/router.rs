@@ -6,6 +6,7 @@ use warp::http::Method;
 
 use super::allowance::Allowance;
 use super::answer::Answer;
+use super::client::Waiting;
 use super::{
     ApiError, Deps, completeness, description, events, health, metrics, retroshade, transactions,
 };
@@ -80,13 +81,28 @@ pub(super) struct Call<'a> {
     pub owner: Option<&'a Owner>,
     /// What a question to the store may cost; none where that is bounded otherwise.
     pub allowance: Option<&'a Allowance<'a>>,
+    /// The client that waits for the answer.
+    pub waiting: Option<Waiting<'a>>,
 }
 
 impl<'a> Call<'a> {
     /// A call that brings nothing but path and query.
     pub(super) fn reading(path_value: &'a str, query: &'a str) -> Self {
         static EMPTY: Bytes = Bytes::new();
-        Self { path_value, query, body: &EMPTY, content_type: None, owner: None, allowance: None }
+        Self {
+            path_value,
+            query,
+            body: &EMPTY,
+            content_type: None,
+            owner: None,
+            allowance: None,
+            waiting: None,
+        }
+    }
+
+    /// Whether nobody is likely to wait for the answer any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.waiting.is_some_and(|waiting| waiting.has_ended())
     }
 
     /// Whose token it is, on a route that asks for one.

@@ -172,7 +172,8 @@ async fn first_rows(
             query: format!("select _ledger from {PROJECT}_trade limit 1"),
             ..QueryRequest::default()
         };
-        let answer = at_work(move || Ok(programs.query(&Owner(OWNER.to_owned()), query))).await?;
+        let answer =
+            at_work(move || Ok(programs.query(&Owner(OWNER.to_owned()), query, &|| false))).await?;
         let trouble = match answer {
             Ok(answer) if answer.bytes.as_slice() != b"[]" => return Ok(true),
             Ok(_) => "no row has come".to_owned(),

@@ -55,6 +55,9 @@ pub enum ProgramError {
     /// No backfill of the program was asked for.
     #[error("no backfill of program {0} was asked for")]
     NoBackfill(ProgramId),
+    /// Nobody waits for the answer any more.
+    #[error("the trial was ended, because nobody waited for its answer any more")]
+    Interrupted,
     /// A transaction is not stored.
     #[error("the transaction {0} is not stored: give the hash of one that is")]
     UnknownTransaction(String),

@@ -66,6 +66,7 @@ use crate::observe::health::Health;
 use crate::priority::Priority;
 use crate::store::Store;
 use crate::tables::Tables;
+use crate::tables::query::Interrupted;
 use crate::tables::schema::SchemaLimits;
 
 /// Directory of compiled modules in the data directory.
@@ -357,9 +358,14 @@ impl Programs {
     ///
     /// # Errors
     /// [`ProgramError`], with what to do about it.
-    pub fn try_out(&self, owner: &Owner, wanted: Trial) -> Result<Tried, ProgramError> {
+    pub fn try_out(
+        &self,
+        owner: &Owner,
+        wanted: Trial,
+        interrupted: Interrupted<'_>,
+    ) -> Result<Tried, ProgramError> {
         let _place = place(&self.trials, owner)?;
-        trial::run(&self.runner, owner, wanted)
+        trial::run(&self.runner, owner, wanted, interrupted)
     }
 
     /// Runs a program on stored ledgers, beside the new ones.

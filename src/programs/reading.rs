@@ -9,7 +9,7 @@ use super::turns::Fed;
 use super::{ProgramError, Programs};
 use crate::domain::Owner;
 use crate::observe::health::Health;
-use crate::tables::query::{QueryAnswer, QueryError, QueryRequest};
+use crate::tables::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 
 /// A table that an owner reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,13 +75,18 @@ impl Programs {
         Ok(manifest)
     }
 
-    /// Answers a query over the tables that an owner may read.
+    /// Answers a query over the tables that an owner may read, unless it is interrupted.
     ///
     /// # Errors
     /// [`ProgramError::Query`] and what the tables say.
-    pub fn query(&self, owner: &Owner, request: QueryRequest) -> Result<QueryAnswer, ProgramError> {
+    pub fn query(
+        &self,
+        owner: &Owner,
+        request: QueryRequest,
+        interrupted: Interrupted<'_>,
+    ) -> Result<QueryAnswer, ProgramError> {
         let ready = || self.feeder.current(owner);
-        let answer = self.feeder.tables().query_when(owner, request, ready);
+        let answer = self.feeder.tables().query_when(owner, request, ready, interrupted);
         Ok(answer.map_err(|error| match error {
             QueryError::Refused(message) => QueryError::Refused(self.with_hint(owner, message)),
             error => error,

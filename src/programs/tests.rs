@@ -4,6 +4,7 @@
 mod asking;
 mod histories;
 mod stops;
+mod trials;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -18,6 +18,7 @@ use super::transaction::HostCall;
 use super::{ProgramError, names};
 use crate::domain::{ContractId, Emit, LedgerSeq, Owner, Page, ProgramId, TxHash};
 use crate::store::{TransactionPosition, TransactionQuery, TransactionRecord};
+use crate::tables::query::Interrupted;
 use crate::tables::schema::{ProgramSchema, TableSchema};
 use crate::tables::show;
 
@@ -83,7 +84,12 @@ const PAGE: usize = 200;
 /// Number of a program that is none.
 const NO_PROGRAM: ProgramId = ProgramId(0);
 
-pub(super) fn run(runner: &Runner, owner: &Owner, wanted: Trial) -> Result<Tried, ProgramError> {
+pub(super) fn run(
+    runner: &Runner,
+    owner: &Owner,
+    wanted: Trial,
+    interrupted: Interrupted<'_>,
+) -> Result<Tried, ProgramError> {
     let Trial { deploy, on } = wanted;
     let contracts = names::distinct(deploy.contracts)?;
     let facts = runner
@@ -113,7 +119,7 @@ pub(super) fn run(runner: &Runner, owner: &Owner, wanted: Trial) -> Result<Tried
     let cell = Mutex::new(Cell::new(manifest.clone(), Progress::default()));
     let module = OnceLock::from(module);
     let entry = Entry { id: NO_PROGRAM, module, log_at_start: 0, cell };
-    let Runs { mut by_hash, end, schema } = runs(runner, &entry, &manifest, &chosen)?;
+    let Runs { mut by_hash, end, schema } = runs(runner, &entry, &manifest, &chosen, interrupted)?;
     let mut room = ROOM;
     let mut transactions = Vec::with_capacity(chosen.len());
     for (position, Chosen { hash, reason }) in chosen {
@@ -216,6 +222,7 @@ fn runs(
     entry: &Entry,
     manifest: &Manifest,
     chosen: &BTreeMap<TransactionPosition, Chosen>,
+    interrupted: Interrupted<'_>,
 ) -> Result<Runs, ProgramError> {
     let until = Instant::now() + TIME;
     let mut room = ROOM;
@@ -223,6 +230,9 @@ fn runs(
     let mut runs = Runs { by_hash: HashMap::new(), end: None, schema };
     // One by one, so that what one emits is packed before the next is run.
     for (position, transaction) in chosen.iter().filter(|(_, it)| it.reason.is_none()) {
+        if interrupted() {
+            return Err(ProgramError::Interrupted);
+        }
         let end = match () {
             () if Instant::now() > until => Some(End::Time),
             () if room == 0 => Some(End::Room),

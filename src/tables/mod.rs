@@ -17,6 +17,7 @@ mod owners;
 mod places;
 mod process;
 pub mod query;
+mod question;
 pub mod schema;
 pub mod show;
 mod spec;
@@ -34,22 +35,16 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use self::owners::{Owners, Slot};
-use self::process::NoReply;
+use self::owners::Owners;
 pub use self::process::Patience;
-use self::query::{QueryAnswer, QueryError, QueryRequest};
+use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 use self::schema::ProgramSchema;
-use self::wire::{Failure, Question, Reply, Request};
+use self::wire::{Reply, Request};
 pub use crate::confinement::Confinement;
 use crate::domain::{Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
 
-/// After its time is up, a query has so long to end before its process is killed.
-const GRACE: Duration = Duration::from_secs(2);
 /// The longest wait for anything that has no limit of its own.
 const PATIENCE: Duration = Duration::from_secs(3600);
-
-/// Bytes of a refusal: DuckDB quotes the line that it is about.
-const LONGEST_SENTENCE: usize = 8 << 10;
 
 /// Where tables are kept, and by whom.
 #[derive(Debug, Clone)]
@@ -301,11 +296,11 @@ impl Tables {
     /// # Errors
     /// Why there is no answer.
     pub fn query(&self, owner: &Owner, request: QueryRequest) -> Result<QueryAnswer, QueryError> {
-        self.query_when(owner, request, || Ok(()))
+        self.query_when(owner, request, || Ok(()), &|| false)
     }
 
-    /// Answers a query once the tables are `ready`. While it waits for that, it counts as one of the
-    /// owner's queries.
+    /// Answers a query once the tables are `ready`, unless it is interrupted. While it waits for that, it
+    /// counts as one of the owner's queries.
     ///
     /// # Errors
     /// Why there is no answer.
@@ -314,8 +309,9 @@ impl Tables {
         owner: &Owner,
         request: QueryRequest,
         ready: impl FnOnce() -> Result<(), QueryError>,
+        interrupted: Interrupted<'_>,
     ) -> Result<QueryAnswer, QueryError> {
-        ask(&self.owners.slot(owner), request, ready)
+        question::ask(&self.owners.slot(owner), request, ready, interrupted)
     }
 
     /// A digest of everything in the owner's file that queries can see: the same for the same changes,
@@ -364,81 +360,4 @@ impl Tables {
     pub fn close(&self) {
         self.owners.stop_all();
     }
-}
-
-fn ask(
-    slot: &Slot,
-    request: QueryRequest,
-    ready: impl FnOnce() -> Result<(), QueryError>,
-) -> Result<QueryAnswer, QueryError> {
-    let limits = &slot.settings.limits;
-    if request.query.len() > limits.text {
-        return Err(QueryError::Refused(format!(
-            "The query is {} bytes long; it may have {}",
-            request.query.len(),
-            limits.text
-        )));
-    }
-    let Some(_asking) = slot.begin_asking() else {
-        return Err(QueryError::Busy(limits.at_a_time));
-    };
-    ready()?;
-    // Who asks has nothing from the details, which may tell where files are.
-    let unavailable = |error: TablesError| {
-        tracing::warn!(owner = %slot.owner, %error, "a query cannot be answered");
-        QueryError::Unavailable(match error {
-            TablesError::AllPlacesTaken(_) => format!("{error}, and none became free in time"),
-            _ => "The tables cannot be read right now".to_owned(),
-        })
-    };
-    let worker = slot.running().map_err(unavailable)?;
-    if let Some(lack) = slot.confinement_of(&worker).lack()
-        && !slot.settings.allow_unconfined
-    {
-        return Err(QueryError::Unconfined(lack));
-    }
-    if slot.is_incomplete() {
-        return Err(QueryError::Unavailable("The tables are being built anew".to_owned()));
-    }
-    let format = request.format;
-    let question = Question {
-        sql: request.query,
-        params: request.params,
-        rows: request.max_rows.unwrap_or(limits.rows).min(limits.rows),
-        bytes: limits.bytes,
-        milliseconds: u64::try_from(limits.time.as_millis()).unwrap_or(u64::MAX),
-        numbers: request.numbers,
-        format,
-    };
-    let timed_out = || QueryError::TimedOut(limits.time);
-    let asked = match worker.ask(&Request::Query(question), &[], limits.time) {
-        Ok(asked) => asked,
-        Err(_) => return Err(unavailable(slot.lost(&worker))),
-    };
-    match asked.next(limits.time + GRACE) {
-        Ok((Reply::Answered, bytes)) => Ok(QueryAnswer { bytes, media_type: format.media_type() }),
-        Ok((Reply::Failed(Failure::Refused(message)), _)) => {
-            Err(QueryError::Refused(shortened(message)))
-        }
-        Ok((Reply::Failed(Failure::TooLarge(message)), _)) => {
-            Err(QueryError::TooLarge(shortened(message)))
-        }
-        Ok((Reply::Failed(Failure::TimedOut), _)) => Err(timed_out()),
-        Ok((reply, _)) => Err(unavailable(slot.failed(&worker, reply))),
-        Err(NoReply::Late) => {
-            worker.kill();
-            Err(timed_out())
-        }
-        Err(NoReply::Gone) => Err(unavailable(slot.lost(&worker))),
-    }
-}
-
-/// A sentence that a worker says, which may be broken, as far as a reader would read it.
-fn shortened(mut sentence: String) -> String {
-    if sentence.len() > LONGEST_SENTENCE {
-        let end = (0..=LONGEST_SENTENCE).rev().find(|end| sentence.is_char_boundary(*end));
-        sentence.truncate(end.unwrap_or(0));
-        sentence.push('…');
-    }
-    sentence
 }

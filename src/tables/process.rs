@@ -366,6 +366,14 @@ impl Asked<'_> {
             RecvTimeoutError::Disconnected => NoReply::Gone,
         })
     }
+
+    /// Asks that the query ends now, as if its time were up; its reply comes all the same.
+    ///
+    /// # Errors
+    /// When the worker is gone, or does not read.
+    pub fn cancel(&self) -> Result<(), NoReply> {
+        self.worker.tell(&Request::Cancel { query: self.id })
+    }
 }
 
 impl Drop for Asked<'_> {

@@ -60,6 +60,9 @@ impl Format {
     }
 }
 
+/// Says, while an answer is being made, whether nobody waits for it any more.
+pub type Interrupted<'a> = &'a dyn Fn() -> bool;
+
 /// The answer to a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryAnswer {
@@ -82,6 +85,9 @@ pub enum QueryError {
     /// It took too long.
     #[error("the query took longer than {} s and was stopped: ask for less", .0.as_secs_f64())]
     TimedOut(Duration),
+    /// Nobody waits for the answer any more.
+    #[error("the query was stopped, because nobody waited for its answer any more")]
+    Interrupted,
     /// Too many at a time.
     #[error("{0} queries of this owner are running already: wait for one of them")]
     Busy(usize),

@@ -48,6 +48,11 @@ pub enum Request {
     Abort,
     /// A query.
     Query(Question),
+    /// Nobody waits for the answer to a query: it ends as if its time were up. Not answered itself.
+    Cancel {
+        /// The number of its request.
+        query: u32,
+    },
     /// A digest of everything in the file.
     Digest,
     /// Closes the file and ends.

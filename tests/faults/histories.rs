@@ -364,6 +364,9 @@ fn listed(directory: &Path) -> BTreeMap<PathBuf, u64> {
 #[test]
 fn whatever_fails_the_store_holds_what_it_says() {
     for seed in 0..size::choose(40, 10_000) {
+        if seed % 500 == 499 {
+            eprintln!("{} histories", seed + 1);
+        }
         let history = std::panic::catch_unwind(|| {
             let mut world = World::new(seed);
             for _ in 0..world.rng.random_range(5..25) {

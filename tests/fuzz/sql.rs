@@ -119,7 +119,7 @@ impl Bench {
             format: Format::Rows,
         };
         let sql = &question.sql;
-        let answered = answer(&self.reader, &self.examiner, &self.timer, &question);
+        let answered = answer(&self.reader, &self.examiner, &self.timer, 1, &question);
         let said = match &answered {
             Ok(rows) => std::str::from_utf8(rows).unwrap(),
             Err(Failure::Refused(sentence) | Failure::TooLarge(sentence)) => sentence,

@@ -50,6 +50,7 @@ mod service_bodies;
 mod service_core;
 mod service_histories;
 mod service_modules;
+mod service_ready;
 mod service_tenants;
 mod service_upstream;
 mod state;

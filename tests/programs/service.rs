@@ -105,6 +105,11 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// Whoever has this token.
+    pub fn with_token(service: &Service, token: &str) -> Self {
+        Self { base: service.base.clone(), token: token.to_owned() }
+    }
+
     pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         self.try_ask(method, path, body).expect("the service answers")
     }

@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::common::binary::{Service, token};
-use crate::common::http::Connection;
+use crate::common::http::{Answer, Connection};
 use crate::common::model::Universe;
 use crate::common::size;
 
@@ -153,6 +153,12 @@ impl Neighbour {
 
     fn timed(&self, request: &str, body: &str) -> Duration {
         let began = Instant::now();
+        let answer = self.ask(request, body);
+        assert_eq!(answer.status, 200, "{request}: {}", String::from_utf8_lossy(&answer.body));
+        began.elapsed()
+    }
+
+    fn ask(&self, request: &str, body: &str) -> Answer {
         let mut connection = Connection::open(self.address);
         let head = format!(
             "{request} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
@@ -160,9 +166,7 @@ impl Neighbour {
             body.len()
         );
         connection.send(format!("{head}{body}").as_bytes()).unwrap();
-        let answer = connection.answer(false);
-        assert_eq!(answer.status, 200, "{request}: {}", String::from_utf8_lossy(&answer.body));
-        began.elapsed()
+        connection.answer(false)
     }
 
     /// Whether nothing is taken of any of these budgets.
@@ -205,6 +209,26 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(began.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+#[test]
+fn a_query_whose_client_hangs_up_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    // No query ends by itself while this test runs.
+    let service = Service::start_with(directory.path(), &[("ORRERY_QUERIES_QUERY_MS", "3600000")]);
+    let address: SocketAddr = service.base.strip_prefix("http://").unwrap().parse().unwrap();
+    let token = token(directory.path(), "neighbour");
+    let neighbour = Neighbour { address, token, process: service.id(), asked: 0 };
+    let select_1 = || neighbour.ask("POST /rest/retroshade/query", r#"{"query":"select 1"}"#);
+    wait_until("the owner's tables are there", || select_1().status == 200);
+    let mut clients: Vec<_> = (0..4).map(|_| Connection::open(address)).collect();
+    let endless = Attack::EndlessQueries.request(0, &vec![neighbour.token.clone(); GREEDY]);
+    clients.iter_mut().for_each(|client| client.send(endless.as_bytes()).unwrap());
+    wait_until("they run", || !neighbour.holds_nothing(&["queries"]));
+    drop(clients);
+    wait_until("what was taken is given back", || neighbour.holds_nothing(&["queries"]));
+    assert_eq!(select_1().status, 200);
 }
 
 /// One kind after the other, and all at once. Small: a few dozen clients, and only counts and memory are

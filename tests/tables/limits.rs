@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use orrery::domain::Owner;
 use orrery::tables::query::{Format, QueryError, QueryRequest};
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
@@ -33,6 +34,47 @@ fn a_query_that_takes_too_long_is_stopped_and_the_process_stays() {
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!(world.rows(&alice, "SELECT 1 AS a"), json!([{"a": 1}]));
     assert_eq!(world.tables.process(&alice), process);
+}
+
+/// Asks what runs until it is stopped, and whether anybody waits for it, which is over when `is_over`.
+fn abandoned(world: &World, who: &Owner, is_over: &AtomicBool) -> Result<Value, QueryError> {
+    let interrupted = || is_over.load(Ordering::Relaxed);
+    let answer = world.tables.query_when(who, request(ENDLESS), || Ok(()), &interrupted)?;
+    Ok(serde_json::from_slice(&answer.bytes).unwrap())
+}
+
+#[test]
+fn a_query_that_nobody_waits_for_ends_and_the_process_and_other_queries_stay() {
+    let world = World::with(|settings| settings.limits.time = Duration::from_secs(600));
+    let alice = owner("alice");
+    world.tables.set_complete(&alice).unwrap();
+    let process = world.tables.process(&alice);
+    let [one_is_over, other_is_over] = [false, false].map(AtomicBool::new);
+    thread::scope(|scope| {
+        let one = scope.spawn(|| abandoned(&world, &alice, &one_is_over));
+        let other = scope.spawn(|| abandoned(&world, &alice, &other_is_over));
+        wait_for("they run", || processor_ticks(process) > RUNNING);
+        one_is_over.store(true, Ordering::Relaxed);
+        assert_eq!(one.join().unwrap(), Err(QueryError::Interrupted));
+        assert!(!other.is_finished());
+        assert_eq!(world.rows(&alice, "SELECT 1 AS a"), json!([{"a": 1}]));
+        other_is_over.store(true, Ordering::Relaxed);
+        assert_eq!(other.join().unwrap(), Err(QueryError::Interrupted));
+    });
+    assert_eq!(world.rows(&alice, "SELECT 2 AS a"), json!([{"a": 2}]));
+    assert_eq!(world.tables.process(&alice), process);
+}
+
+#[test]
+fn a_process_that_does_not_stop_is_killed_also_when_nobody_waits() {
+    let world = World::with(|settings| settings.limits.time = Duration::from_secs(600));
+    let alice = owner("alice");
+    world.tables.set_complete(&alice).unwrap();
+    let process = world.tables.process(&alice).unwrap();
+    assert!(signal::send(process, Signal::STOP));
+    let error = abandoned(&world, &alice, &AtomicBool::new(true)).unwrap_err();
+    assert_eq!(error, QueryError::Interrupted);
+    wait_for("it is gone", || world.tables.process(&alice) != Some(process));
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn delete(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
 
 fn query(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let request = body::query(call)?;
-    let found = programs(deps)?.query(call.owner()?, request)?;
+    let found = programs(deps)?.query(call.owner()?, request, &|| call.is_abandoned())?;
     Ok(Answer { media_type: found.media_type, ..Answer::json(found.bytes) })
 }
 
@@ -185,7 +185,8 @@ fn cancel_backfill(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
 }
 
 fn try_out(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let tried = programs(deps)?.try_out(call.owner()?, body::trial(call)?)?;
+    let trial = body::trial(call)?;
+    let tried = programs(deps)?.try_out(call.owner()?, trial, &|| call.is_abandoned())?;
     answer(&records::TrialRecord::from(tried))
 }
 

@@ -363,6 +363,9 @@ fn whatever_happens_what_is_told_is_so_and_no_row_is_missing() {
 }
 
 fn history(seed: u64) {
+    if seed % 500 == 499 {
+        eprintln!("{} histories", seed + 1);
+    }
     let ran = std::panic::catch_unwind(|| {
         let mut history = History::new(seed);
         (0..STEPS).for_each(|_| history.step());

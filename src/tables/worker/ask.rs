@@ -65,15 +65,16 @@ impl Examiner {
     }
 }
 
-/// Answers a query.
+/// Answers the query of this number.
 pub fn answer(
     reader: &Reader,
     examiner: &Examiner,
     timer: &Timer,
+    id: u32,
     question: &Question,
 ) -> Result<Vec<u8>, Failure> {
     let deadline = Instant::now() + Duration::from_millis(question.milliseconds);
-    let timed = timer.start(reader.stop(), deadline);
+    let timed = timer.start(id, reader.stop(), deadline);
     if !examiner.lock {
         return examined(reader, examiner, question, &timed);
     }

@@ -171,7 +171,7 @@ fn serve(
             loop {
                 let question = to_ask.lock().recv();
                 let Ok((id, question)) = question else { return };
-                match ask::answer(&reader, &examiner, &timer, &question) {
+                match ask::answer(&reader, &examiner, &timer, id, &question) {
                     Ok(body) => replies.send(id, &Reply::Answered, &body),
                     Err(failure) => replies.send(id, &Reply::Failed(failure), &[]),
                 }
@@ -179,9 +179,10 @@ fn serve(
         };
         threads.push(thread::Builder::new().stack_size(STACK).spawn(ask)?);
     }
-    thread::Builder::new().spawn(move || timer.run())?;
+    let times = Arc::clone(&timer);
+    thread::Builder::new().spawn(move || times.run())?;
     replies.send(id, &opened, &[]);
-    if !hand_out(&mut requests, &changing, &asking) {
+    if !hand_out(&mut requests, &changing, &asking, &timer) {
         end();
     }
     drop((changing, asking));
@@ -197,11 +198,19 @@ fn hand_out(
     requests: &mut File,
     changing: &Sender<Frame<Request>>,
     asking: &Sender<(u32, Question)>,
+    timer: &Timer,
 ) -> bool {
     while let Ok(Some(frame)) = wire::read::<Request>(requests, LONGEST) {
         let sent = match frame.head {
             Request::Stop => return true,
-            Request::Query(question) => asking.send((frame.id, question)).is_ok(),
+            Request::Query(question) => {
+                timer.expect(frame.id);
+                asking.send((frame.id, question)).is_ok()
+            }
+            Request::Cancel { query } => {
+                timer.cancel(query);
+                true
+            }
             head => changing.send(Frame { head, ..frame }).is_ok(),
         };
         if !sent {
@@ -244,9 +253,11 @@ fn change(
                 reply(changer.commit(commit, &watermarks).map(|()| Reply::Committed))
             }
             Request::Digest => reply(digest::digest(connection).map(Reply::Digest)),
-            Request::Open(_) | Request::Try(_) | Request::Query(_) | Request::Stop => {
-                Reply::Failed(Failure::Unavailable("not now".to_owned()))
-            }
+            Request::Open(_)
+            | Request::Try(_)
+            | Request::Query(_)
+            | Request::Cancel { .. }
+            | Request::Stop => Reply::Failed(Failure::Unavailable("not now".to_owned())),
         };
         replies.send(id, &reply, &[]);
     }

@@ -1,0 +1,35 @@
+//! Trials whose client does not wait.
+
+use std::cell::Cell;
+
+use super::*;
+use crate::programs::trial::{self, Trial, TrialOn};
+
+fn trial(code: &[u8]) -> Trial {
+    let deploy = Deploy {
+        code: code.to_vec(),
+        project_name: "seen".to_owned(),
+        contracts: vec![market()],
+        public: false,
+    };
+    Trial { deploy, on: TrialOn::Last(20) }
+}
+
+#[test]
+fn a_trial_that_nobody_waits_for_ends_after_the_run_under_way() {
+    let scene = Scene::new();
+    scene.add_all(FIRST..=LAST);
+    let owner = Owner("ana".to_owned());
+    let asked = Cell::new(0);
+    let count = |up_to: u32| {
+        asked.set(asked.get() + 1);
+        asked.get() > up_to
+    };
+    let code = module("");
+    let whole = trial::run(&scene.runner, &owner, trial(&code), &|| count(u32::MAX)).unwrap();
+    assert_eq!(whole.transactions.iter().filter(|it| it.run.is_ok()).count(), 20);
+    assert_eq!(asked.replace(0), 20, "it is asked before each run");
+    let ended = trial::run(&scene.runner, &owner, trial(&code), &|| count(3)).unwrap_err();
+    assert!(matches!(ended, ProgramError::Interrupted));
+    assert_eq!(asked.get(), 4);
+}
