@@ -365,9 +365,9 @@ impl TableSchema {
     /// Fields of structs inside the columns of an emit that are left out, counted up to `most`.
     pub fn absent(&self, emit: &Emit, most: usize) -> usize {
         let mut absent = 0;
-        for entry in emit.fields.iter() {
-            let column = self.columns.iter().find(|column| values::is_named(entry, &column.name));
-            if let Some(column) = column.filter(|column| column.kind.depth() > 0) {
+        for column in self.columns.iter().filter(|column| column.kind.depth() > 0) {
+            let mut entries = emit.fields.iter();
+            if let Some(entry) = entries.find(|entry| values::is_named(entry, &column.name)) {
                 absent += values::absent(&column.kind, &entry.val, most.saturating_sub(absent));
             }
         }

@@ -243,11 +243,11 @@ fn field_of<'a>(fields: &'a [Field], entry: &ScMapEntry) -> Option<&'a Field> {
 
 /// Whether the entry is the field of that name.
 pub fn is_named(entry: &ScMapEntry, name: &str) -> bool {
-    match &entry.key {
-        ScVal::Symbol(symbol) => {
-            symbol.0.as_slice() == name.as_bytes() || names::text(symbol.0.as_slice()) == name
-        }
-        _ => false,
+    let ScVal::Symbol(symbol) = &entry.key else { return false };
+    // Rows are searched for each column: what is UTF-8 is compared without making a text of it.
+    match std::str::from_utf8(symbol.0.as_slice()) {
+        Ok(text) => text == name,
+        Err(_) => names::text(symbol.0.as_slice()) == name,
     }
 }
 

@@ -30,8 +30,8 @@ pub enum CompileFailure {
 /// # Errors
 /// When it cannot be read or nothing be answered.
 pub fn run(instance_memory: usize) -> Result<(), CompileFailure> {
-    // Who deploys waits for it; programs that run, of others, come first.
-    Priority::Patient.take();
+    // Programs that run and ledgers that come belong to others.
+    Priority::Idle.take();
     let mut answer = io::stdout().lock();
     let mut trouble =
         |what: &dyn Display| Kind::Trouble.answer(&mut answer, what.to_string().as_bytes());
