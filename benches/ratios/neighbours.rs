@@ -177,6 +177,8 @@ impl Scene<'_> {
 
     /// Tries modules until it is done; why that failed, if it did.
     fn compile(&self, service: &Indexing, number: usize, done: &AtomicBool) -> Option<String> {
+        // As the threads that answer requests.
+        Priority::Prompt.take();
         let owner = Owner(format!("compiler-{number}"));
         let module = shapes(1, FUNCTION).into_iter().find(|(name, _)| *name == COSTLY);
         let Some((_, code)) = module else { return Some(format!("there is no shape '{COSTLY}'")) };
