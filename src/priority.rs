@@ -42,13 +42,7 @@ impl Priority {
 
     /// Gives the calling thread this priority, unless it has a lower one.
     pub fn take(self) {
-        // Linux has priorities of threads, and this is about the one that calls (setpriority(2), "BUGS").
-        let now = getpriority_process(None).unwrap_or_default();
-        if now < self.nice()
-            && let Err(error) = setpriority_process(None, self.nice())
-        {
-            tracing::debug!("a thread keeps its priority: {error}");
-        }
+        // Before the nice value, which it sets as well.
         if self == Self::Idle {
             let policy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
             let set =
@@ -56,6 +50,13 @@ impl Priority {
             if let Err(error) = set {
                 tracing::debug!("a thread keeps its scheduling policy: {error:?}");
             }
+        }
+        // Linux has priorities of threads, and this is about the one that calls (setpriority(2), "BUGS").
+        let now = getpriority_process(None).unwrap_or_default();
+        if now < self.nice()
+            && let Err(error) = setpriority_process(None, self.nice())
+        {
+            tracing::debug!("a thread keeps its priority: {error}");
         }
     }
 }
