@@ -129,7 +129,7 @@ impl Programs {
 }
 
 /// Reports how the owners' tables are. What is wrong with those of some owners is a detail: the service is
-/// down only when nobody has tables, or the store fails. What anybody may read does not say where files
+/// down only when none of several owners has tables, or the store fails. What anybody may read does not say where files
 /// are, or what programs emit.
 pub(super) fn report(fed: Fed, health: &Health) {
     let Fed { owners, behind, failed, store_failed, troubled } = fed;
@@ -152,7 +152,9 @@ pub(super) fn report(fed: Fed, health: &Health) {
         details.push(format!("rows of {behind} owners are still being brought in"));
     }
     let details = details.join("; ");
-    match (failed == owners || store_failed, details.is_empty()) {
+    // What fails for a single owner may be that owner's doing.
+    let nobody_has_any = owners > 1 && failed == owners;
+    match (nobody_has_any || store_failed, details.is_empty()) {
         (true, _) => health.down("tables", details),
         (false, true) => health.up("tables"),
         (false, false) => health.up_with("tables", details),

@@ -22,7 +22,7 @@ use crate::common::client::HTTP;
 use crate::common::size;
 use crate::costly::{FUNCTION, joins, shapes};
 use crate::engine_world::module;
-use crate::network::{Chain, built, fields, list, map, symbol, text};
+use crate::network::{Chain, built, call, fields, list, map, symbol, text};
 use crate::network_growth::silent;
 use crate::service::{Owner, Scene};
 
@@ -307,16 +307,20 @@ fn the_service_is_ready_whatever_one_owner_breaks() {
         let mut ledgers = 0;
         while !looking.is_finished() && if is_full { began.elapsed() < FULL } else { ledgers < 10 }
         {
-            for contract in &contracts[1..] {
-                let value = row(&mut rng);
-                chain.call(*contract, "emit", vec![symbol("t"), fields([("v", value)])]);
-            }
-            // Of this contract both have rows.
-            chain.call(contracts[0], "emit", vec![symbol("t"), fields([("v", ScVal::U32(rows))])]);
+            let emit =
+                |contract, value| call(contract, "emit", vec![symbol("t"), fields([("v", value)])]);
+            // Of the first contract both have rows.
+            let mut calls = vec![emit(contracts[0], ScVal::U32(rows))];
+            calls.extend(contracts[1..].iter().map(|contract| emit(*contract, row(&mut rng))));
+            chain.close(&calls);
             chain.import_into(&scene);
             rows += 1;
             ledgers += 1;
             bob.wait_for_rows("bobs_t", rows as usize);
+            // The network's contracts live for 120 ledgers.
+            while is_full && !looking.is_finished() && began.elapsed() < FULL / 100 * ledgers {
+                thread::sleep(LOOK_EVERY);
+            }
         }
         over.store(true, Ordering::Relaxed);
         let count: u64 = hands.into_iter().map(|it| it.join().unwrap()).sum();
