@@ -16,19 +16,24 @@ use thread_priority::{
 pub enum Priority {
     /// Somebody waits for it: requests, and programs on new ledgers.
     Prompt,
-    /// It is done when it is done: older ledgers, and programs that use much time.
+    /// It is done when it is done: older ledgers, programs that use much time, modules that are compiled.
+    /// It gets what nobody else uses (`SCHED_IDLE`, sched(7)). With a nice value alone a busy thread still
+    /// delays those that wake up, as from each write to the disk: a kernel of Linux 6.18 stored a third fewer
+    /// ledgers beside two of them, and as many beside idle ones. Such a thread must hold no lock for long
+    /// that others wait for.
     Patient,
-    /// It is done with what nobody else uses (`SCHED_IDLE`, sched(7)): for processes of their own, because
-    /// a thread that holds a lock and gets no processor holds up whoever waits for the lock. With a nice
-    /// value alone a busy thread still delays those that wake up, as from each write to the disk: a
-    /// kernel of Linux 6.18 stored a third fewer ledgers beside two of them, and as many beside idle ones.
-    Idle,
+}
+
+/// The nice value of the calling thread: of two, the one with the larger value gives way. The lowest where
+/// it cannot be read.
+pub fn nice() -> i32 {
+    getpriority_process(None).unwrap_or_default()
 }
 
 impl Priority {
     /// Whether the calling thread has the lowest priority.
     pub fn is_patient() -> bool {
-        getpriority_process(None).unwrap_or_default() >= Self::Patient.nice()
+        nice() >= Self::Patient.nice()
     }
 
     /// The nice value, of which each step makes a share of the processor some 1.25 times smaller
@@ -36,14 +41,14 @@ impl Priority {
     fn nice(self) -> i32 {
         match self {
             Self::Prompt => 10,
-            Self::Patient | Self::Idle => 19,
+            Self::Patient => 19,
         }
     }
 
     /// Gives the calling thread this priority, unless it has a lower one.
     pub fn take(self) {
         // Before the nice value, which it sets as well.
-        if self == Self::Idle {
+        if self == Self::Patient {
             let policy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
             let set =
                 set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy);
@@ -52,8 +57,7 @@ impl Priority {
             }
         }
         // Linux has priorities of threads, and this is about the one that calls (setpriority(2), "BUGS").
-        let now = getpriority_process(None).unwrap_or_default();
-        if now < self.nice()
+        if nice() < self.nice()
             && let Err(error) = setpriority_process(None, self.nice())
         {
             tracing::debug!("a thread keeps its priority: {error}");
@@ -91,10 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn idle_is_handed_down_and_changes_no_other_thread() {
+    fn the_policy_is_handed_down_and_changes_no_other_thread() {
         let before = policy();
         let idle = thread::spawn(|| {
-            Priority::Idle.take();
+            Priority::Patient.take();
             (policy(), thread::spawn(policy).join().unwrap(), Priority::is_patient())
         });
         assert_eq!(idle.join().unwrap(), (5, 5, true));

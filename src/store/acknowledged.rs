@@ -72,11 +72,6 @@ impl Acknowledged {
         self.promise
     }
 
-    /// Whether a database that has come to `sequence` holds all that was acknowledged.
-    pub(super) fn check(&self, directory: &Path, sequence: u64) -> Result<(), StoreError> {
-        check(directory, self.promise, sequence)
-    }
-
     /// Notes that everything up to `sequence` is on disk, the last being `ledger`.
     pub(super) fn is_now(&self, sequence: u64, ledger: LedgerSeq) {
         let line = Promise { sequence, ledger }.encode();
@@ -141,9 +136,9 @@ mod tests {
             assert_eq!(read(directory).unwrap(), Some(Promise { sequence, ledger }));
         }
         drop(acknowledged);
-        let again = Acknowledged::open(directory).unwrap();
-        assert!(again.check(directory, 7).is_ok() && again.check(directory, 8).is_ok());
-        let lost = again.check(directory, 6).unwrap_err();
+        let promise = Acknowledged::open(directory).unwrap().promise();
+        assert!(check(directory, promise, 7).is_ok() && check(directory, promise, 8).is_ok());
+        let lost = check(directory, promise, 6).unwrap_err();
         assert!(matches!(&lost, StoreError::Lost { ledger: LedgerSeq(u32::MAX), .. }), "{lost}");
 
         let path = directory.join(FILE);

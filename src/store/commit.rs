@@ -96,7 +96,7 @@ impl Store {
             Ok(()) => (outcomes, refused),
             Err(error) => {
                 let stored = outcomes.iter().take_while(|it| **it == Committed::AlreadyStored);
-                let durable = durability == Durability::Deferred || !writer.unlogged;
+                let durable = durability == Durability::Deferred || !self.database.has_unlogged();
                 outcomes.truncate(if durable { stored.count() } else { 0 });
                 (outcomes, Err(error))
             }
@@ -164,31 +164,22 @@ impl Store {
         if links.is_empty() {
             // They are stored already, but perhaps by an import that has not flushed yet.
             return match durability {
-                Durability::Synced => self.flush_unlogged(writer),
+                Durability::Synced => self.database.flush_unlogged(),
                 Durability::Deferred => Ok(()),
             };
         }
         index.write(&mut batch)?;
         batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
+        batch.stores(last_ingested(&coverage));
         let change = self.generations.change();
         let written = match durability {
-            // The log must never run ahead of what was written without it.
-            Durability::Synced => {
-                self.flush_unlogged(writer).and_then(|()| self.database.write_synced(batch))
-            }
-            Durability::Deferred => {
-                // Before the write: one that fails may have been made.
-                writer.unlogged = true;
-                self.database.write_unlogged(batch)
-            }
+            Durability::Synced => self.database.write_synced(batch),
+            Durability::Deferred => self.database.write_unlogged(batch),
         };
         if let Err(error) = written {
             drop(change);
             self.doubt(writer);
             return Err(error);
-        }
-        if durability == Durability::Synced {
-            self.acknowledged.is_now(self.database.sequence(), last_ingested(&coverage));
         }
         *self.coverage.write() = coverage;
         *self.totals.write() = totals;
@@ -222,17 +213,7 @@ impl Store {
     /// # Errors
     /// What the database says.
     pub fn flush(&self) -> Result<(), StoreError> {
-        self.flush_unlogged(&mut self.writer.lock())
-    }
-
-    pub(super) fn flush_unlogged(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        if writer.unlogged {
-            self.database.flush()?;
-            writer.unlogged = false;
-            let last = last_ingested(&self.coverage.read());
-            self.acknowledged.is_now(self.database.sequence(), last);
-        }
-        Ok(())
+        self.database.flush_unlogged()
     }
 }
 

@@ -6,16 +6,18 @@ use std::sync::Arc;
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
     DBPinnableSlice, DBRawIterator, Options, ReadOptions, SliceTransform, SnapshotWithThreadMode,
-    WriteBatch, WriteOptions,
+    WriteBatch,
 };
 
 use super::StoreError;
+use super::acknowledged::Acknowledged;
 use super::block_cache::{BlockCache, Removals};
 use super::bytes::Malformed;
 use super::columns::{BlockKey, Family, HashTag, Key};
 use super::compression::{self, Content};
 use super::faults::{Faults, WriteKind};
-use crate::domain::EventId;
+use super::writes::{Write, Writes};
+use crate::domain::{EventId, LedgerSeq};
 
 /// Blocks of decompressed records; the rest of the cache is RocksDB's own indexes and filters.
 const BLOCK_CACHE_BYTES: usize = 64 << 20;
@@ -43,10 +45,10 @@ const INDEX_BLOCK_BYTES: usize = 8 << 10;
 
 /// An open database with all families.
 pub(super) struct Database {
-    db: DB,
+    db: Arc<DB>,
+    writes: Writes,
     cache: Cache,
     event_blocks: BlockCache,
-    faults: Faults,
 }
 
 /// A state of the database that does not change while it is read.
@@ -57,13 +59,16 @@ pub(super) struct Snapshot<'a> {
 }
 
 impl Database {
-    /// Opens or creates the database in a directory.
-    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+    /// Opens or creates the database in a directory. What is on disk is noted in `acknowledged`.
+    pub(super) fn open(
+        path: &Path,
+        acknowledged: Option<Acknowledged>,
+    ) -> Result<Self, StoreError> {
         let cache = Cache::new_hyper_clock_cache(BLOCK_CACHE_BYTES, CHARGE_ESTIMATED_BY_CACHE);
         let families =
             Family::ALL.map(|f| ColumnFamilyDescriptor::new(f.name(), family_options(f, &cache)));
         let db = DB::open_cf_descriptors(&database_options(), path, families)?;
-        Ok(Self { db, cache, event_blocks: BlockCache::new(), faults: Faults::default() })
+        Self::new(db, cache, acknowledged)
     }
 
     /// Opens a database that is there already, without changing it. What only its log holds is read
@@ -78,7 +83,13 @@ impl Database {
             ColumnFamilyDescriptor::new(family.name(), family_options(family, &cache))
         });
         let db = DB::open_cf_descriptors_read_only(&options, path, families, false)?;
-        Ok(Self { db, cache, event_blocks: BlockCache::new(), faults: Faults::default() })
+        Self::new(db, cache, None)
+    }
+
+    fn new(db: DB, cache: Cache, acknowledged: Option<Acknowledged>) -> Result<Self, StoreError> {
+        let db = Arc::new(db);
+        let writes = Writes::start(Arc::clone(&db), acknowledged)?;
+        Ok(Self { db, writes, cache, event_blocks: BlockCache::new() })
     }
 
     /// Whether every family is there: one that is opened to be read may lack some.
@@ -147,47 +158,49 @@ impl Database {
         Batch::new(self, WriteBatch::with_capacity_bytes(bytes))
     }
 
-    /// Writes a batch and waits until it is on disk.
+    /// Writes a batch and waits until it is on disk, with everything that was written before.
     pub(super) fn write_synced(&self, batch: Batch<'_>) -> Result<(), StoreError> {
-        let mut options = WriteOptions::default();
-        options.set_sync(true);
-        self.write(WriteKind::Synced, batch, &options)
+        self.write(WriteKind::Synced, batch)
     }
 
     /// Writes a batch to the log without waiting for the disk: a crash of the machine may undo it.
     pub(super) fn write_logged(&self, batch: Batch<'_>) -> Result<(), StoreError> {
-        self.write(WriteKind::Logged, batch, &WriteOptions::default())
+        self.write(WriteKind::Logged, batch)
     }
 
     /// Writes a batch to memory only: it is durable after the next [`Self::flush`], and until then
     /// a crash loses it whole, because all families are flushed together.
     pub(super) fn write_unlogged(&self, batch: Batch<'_>) -> Result<(), StoreError> {
-        let mut options = WriteOptions::default();
-        options.disable_wal(true);
-        self.write(WriteKind::Unlogged, batch, &options)
-    }
-
-    /// The one way in which rows are written.
-    fn write(
-        &self,
-        kind: WriteKind,
-        batch: Batch<'_>,
-        options: &WriteOptions,
-    ) -> Result<(), StoreError> {
-        self.faults.write(kind, || Ok(self.db.write_opt(batch.batch, options)?))
+        self.write(WriteKind::Unlogged, batch)
     }
 
     /// Makes everything written so far durable.
     pub(super) fn flush(&self) -> Result<(), StoreError> {
-        let families = Family::ALL.map(|family| self.handle(family));
-        let families = families.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let options = rocksdb::FlushOptions::default();
-        self.faults.write(WriteKind::Flush, || Ok(self.db.flush_cfs_opt(&families, &options)?))
+        self.write(WriteKind::Flush, self.batch())
+    }
+
+    fn write(&self, kind: WriteKind, batch: Batch<'_>) -> Result<(), StoreError> {
+        self.writes.make(Write { kind, batch: batch.batch, ledger: batch.ledger })
+    }
+
+    /// Makes everything durable that was written without a log.
+    pub(super) fn flush_unlogged(&self) -> Result<(), StoreError> {
+        if self.has_unlogged() { self.flush() } else { Ok(()) }
+    }
+
+    /// Whether anything was written without a log since the last flush.
+    pub(super) fn has_unlogged(&self) -> bool {
+        self.writes.has_unlogged()
+    }
+
+    /// Notes that everything there is is on disk, the last ledger being this one.
+    pub(super) fn acknowledge(&self, ledger: LedgerSeq) {
+        self.writes.acknowledge(ledger);
     }
 
     /// Failures of writes that a test plans.
     pub(super) fn faults(&self) -> &Faults {
-        &self.faults
+        self.writes.faults()
     }
 
     /// Sorts a family into its final form.
@@ -265,11 +278,12 @@ pub(super) struct Batch<'a> {
     batch: WriteBatch,
     /// Families that were written to: RocksDB finds them by name, and a ledger has a thousand rows.
     handles: [Option<&'a ColumnFamily>; Family::ALL.len()],
+    ledger: Option<LedgerSeq>,
 }
 
 impl<'a> Batch<'a> {
     fn new(database: &'a Database, batch: WriteBatch) -> Self {
-        Self { database, batch, handles: [None; Family::ALL.len()] }
+        Self { database, batch, handles: [None; Family::ALL.len()], ledger: None }
     }
 
     fn handle(&mut self, family: Family) -> Result<&'a ColumnFamily, StoreError> {
@@ -278,6 +292,11 @@ impl<'a> Batch<'a> {
             Some(handle) => Ok(handle),
             None => Ok(known.insert(self.database.handle(family)?)),
         }
+    }
+
+    /// It stores ledgers; this is the last of them in the order of ingestion.
+    pub(super) fn stores(&mut self, last: LedgerSeq) {
+        self.ledger = Some(last);
     }
 
     /// How many rows it puts and deletes so far.

@@ -105,11 +105,11 @@ impl Store {
         most: u64,
         forgotten: u64,
     ) -> Result<(), StoreError> {
-        let mut writer = self.writer.lock();
-        if writer.unlogged {
+        if self.database.has_unlogged() {
             return Ok(());
         }
-        let mut bytes = match writer.known_bytes {
+        let mut counted = self.known_bytes.lock();
+        let mut bytes = match *counted {
             Some(bytes) => bytes,
             None => self.known_entry_bytes()?,
         };
@@ -136,9 +136,9 @@ impl Store {
             bytes -= self.forget_entries(&mut batch, first.unwrap_or_default(), forgotten)?;
         }
         // Whatever becomes of the write, what is counted anew is right.
-        writer.known_bytes = None;
+        *counted = None;
         self.database.write_logged(batch)?;
-        writer.known_bytes = Some(bytes);
+        *counted = Some(bytes);
         Ok(())
     }
 
@@ -243,7 +243,7 @@ mod tests {
             store.remember_within(&[(key.clone(), known.clone())], most, forgotten).unwrap();
             let there = store.known_entry_bytes().unwrap();
             assert!(there <= most + 200, "{there}");
-            assert_eq!(store.writer.lock().known_bytes, Some(there));
+            assert_eq!(*store.known_bytes.lock(), Some(there));
             assert_eq!(store.known_entries(key).unwrap(), [known], "the newest stays: {number}");
         }
         assert!(store.known_entry_bytes().unwrap() > most - 2 * forgotten);

@@ -40,6 +40,7 @@ mod sweep;
 mod transaction_block;
 mod transaction_record;
 mod transactions;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
@@ -98,10 +99,12 @@ pub struct Store {
     /// Held over all of a prune: what it counts is subtracted from totals that no other prune has
     /// changed since. Taken before `writer`.
     pruning: Mutex<()>,
+    /// Held by whoever changes which ledgers are stored; never by programs, which are not to hold them up.
     writer: Mutex<Writer>,
+    /// Bytes of `known_entries`, once they were counted. Held while they change.
+    known_bytes: Mutex<Option<u64>>,
     totals: RwLock<Totals>,
     generations: Generations,
-    acknowledged: Acknowledged,
     /// Held, not read: the operating system lets it go when the process ends, however it ends.
     _lock: File,
 }
@@ -109,15 +112,11 @@ pub struct Store {
 /// State of the one writer.
 #[derive(Default)]
 struct Writer {
-    /// Whether ledgers were written without a log since the last flush.
-    unlogged: bool,
     /// Whether new ledgers are queued for programs.
     queue: bool,
     /// Whether a write of ledgers or totals failed, which may have been made all the same: what is in
     /// memory is read back before the next one.
     in_doubt: bool,
-    /// Bytes of `known_entries`, once they were counted.
-    known_bytes: Option<u64>,
 }
 
 /// What is stored over all ledgers, less what was pruned.
@@ -161,15 +160,16 @@ impl Store {
     ) -> Result<Self, StoreError> {
         let raw = directory.join(RAW_DIRECTORY);
         let acknowledged = Acknowledged::open(directory)?;
-        log_files::make_ready(&raw, acknowledged.promise())?;
-        let database = Database::open(&raw)?;
-        acknowledged.check(directory, database.sequence())?;
+        let promise = acknowledged.promise();
+        log_files::make_ready(&raw, promise)?;
+        let database = Database::open(&raw, Some(acknowledged))?;
+        acknowledged::check(directory, promise, database.sequence())?;
         format::bring_up_to_date(&database)?;
         let network = settle_network(&database, directory, network)?;
         let coverage = load_coverage(&database)?;
         let totals = Totals::load(&database)?;
         // What RocksDB found in its log it has moved into tables, which are on disk.
-        acknowledged.is_now(database.sequence(), last_ingested(&coverage));
+        database.acknowledge(last_ingested(&coverage));
         let store = Self {
             database,
             network,
@@ -177,9 +177,9 @@ impl Store {
             coverage: RwLock::new(coverage),
             pruning: Mutex::default(),
             writer: Mutex::default(),
+            known_bytes: Mutex::default(),
             totals: RwLock::new(totals),
             generations: Generations::default(),
-            acknowledged,
             _lock: lock,
         };
         store.recount_once()?;

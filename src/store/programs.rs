@@ -66,13 +66,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut changes = ProgramChanges { batch: self.database.batch() };
         change(&mut changes)?;
-        let mut writer = self.writer.lock();
-        // The log must never run ahead of what was written without it.
-        self.flush_unlogged(&mut writer)?;
-        self.database.write_synced(changes.batch)?;
-        let last = super::commit::last_ingested(&self.coverage.read());
-        self.acknowledged.is_now(self.database.sequence(), last);
-        Ok(())
+        self.database.write_synced(changes.batch)
     }
 
     /// All manifests, by number.

@@ -104,7 +104,7 @@ impl Store {
     fn write_pruned(&self, round: Round<'_>) -> Result<bool, StoreError> {
         let mut writer = self.writer.lock();
         self.settle(&mut writer)?;
-        if writer.unlogged {
+        if self.database.has_unlogged() {
             return Ok(false);
         }
         let Round { mut batch, blocks, events_from, transactions_from, .. } = round;
@@ -142,8 +142,8 @@ impl Store {
             return Ok(false);
         };
         let (first, last) = (first.encode(), LedgerKey(last).encode());
-        let writer = self.writer.lock();
-        if writer.unlogged {
+        let _writer = self.writer.lock();
+        if self.database.has_unlogged() {
             return Ok(false);
         }
         let mut batch = self.database.batch();

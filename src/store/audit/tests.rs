@@ -539,7 +539,7 @@ fn copy(from: &Path, to: &Path) {
 fn damaged(sound: &Path, damage: Damage) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     copy(sound, directory.path());
-    let database = Database::open(&directory.path().join(RAW_DIRECTORY)).unwrap();
+    let database = Database::open(&directory.path().join(RAW_DIRECTORY), None).unwrap();
     let mut batch = database.batch();
     damage(&database, &mut batch);
     database.write_synced(batch).unwrap();
