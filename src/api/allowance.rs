@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::ApiError;
 use super::client::Client;
-use super::router::Call;
+use super::route::Call;
 use crate::budget::Share;
 use crate::store::{Bounds, Interrupted, Walked};
 
@@ -153,7 +153,7 @@ mod tests {
         let work = tokio::task::spawn_blocking(move || {
             let mut room = share();
             let allowance = Allowance::new(&limits, &client, &mut room);
-            let call = Call { allowance: Some(&allowance), ..Call::reading("", "") };
+            let call = Call { allowance: Some(&allowance), ..Call::default() };
             walk(&call, 0, |bounds, _| Ok((endless(bounds), false)))
         });
         drop(near);
@@ -166,7 +166,7 @@ mod tests {
         let limits = ScanLimits { time: Duration::from_millis(1), ..ScanLimits::default() };
         let mut room = share();
         let allowance = Allowance::new(&limits, &client, &mut room);
-        let call = Call { allowance: Some(&allowance), ..Call::reading("", "") };
+        let call = Call { allowance: Some(&allowance), ..Call::default() };
         let nothing = walk(&call, 0, |bounds, _| Ok((endless(bounds), false)));
         let Err(ApiError::TooExpensive { cursor, .. }) = nothing else { panic!("too much") };
         assert_eq!(cursor, 7);
