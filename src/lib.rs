@@ -15,6 +15,7 @@ pub mod confinement;
 pub mod control;
 pub mod decode;
 pub mod domain;
+pub mod durable;
 pub mod memory;
 pub mod notify;
 pub mod observe;

@@ -7,6 +7,7 @@ mod common {
     pub mod binary;
     pub mod client;
     pub mod digest;
+    pub mod full;
     pub mod http;
     // Its rows are compared whole only where the store is asked directly.
     #[allow(dead_code)]

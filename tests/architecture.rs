@@ -11,18 +11,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("decode", &["domain"]),
     ("verify", &["decode", "domain"]),
     ("store", &["decode", "domain", "verify"]),
+    ("durable", &[]),
     ("memory", &[]),
     ("budget", &[]),
     ("priority", &[]),
     ("confinement", &[]),
     ("observe", &["budget", "domain"]),
     ("auth", &["domain"]),
-    ("source", &["decode", "domain", "observe", "verify"]),
+    ("source", &["decode", "domain", "durable", "observe", "verify"]),
     ("notify", &["source"]),
     ("pipeline", &["decode", "domain", "priority", "source", "store", "verify"]),
     ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),
-    ("tables", &["confinement", "domain", "memory", "priority"]),
+    ("tables", &["confinement", "domain", "durable", "memory", "priority"]),
     (
         "programs",
         &[
@@ -30,6 +31,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "confinement",
             "decode",
             "domain",
+            "durable",
             "memory",
             "observe",
             "priority",
@@ -47,8 +49,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "service",
         &[
-            "api", "auth", "config", "control", "domain", "notify", "observe", "pipeline",
-            "programs", "source", "store", "tables", "verify",
+            "api", "auth", "config", "control", "domain", "durable", "notify", "observe",
+            "pipeline", "programs", "source", "store", "tables", "verify",
         ],
     ),
 ];

@@ -11,6 +11,7 @@ mod common {
     pub mod client;
     pub mod contents;
     pub mod digest;
+    pub mod full;
     pub mod material;
     // Other tests use the rest.
     #[allow(dead_code)]

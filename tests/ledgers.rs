@@ -7,6 +7,7 @@ mod common {
     pub mod binary;
     pub mod client;
     pub mod data;
+    pub mod full;
 }
 
 use std::collections::BTreeMap;
@@ -16,8 +17,8 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::binary::{Service, orrery};
-use common::data;
-use orrery::decode::{EventType, Placement, full};
+use common::{data, full};
+use orrery::decode::{EventType, Placement};
 use orrery::domain::{ContractId, Direction, LedgerSeq, Network, Page};
 use orrery::source::RawLedger;
 use orrery::source::files::LedgerFiles;

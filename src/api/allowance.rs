@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::ApiError;
 use super::client::{Client, Waiting};
-use super::router::Call;
+use super::route::Call;
 use crate::budget::Share;
 use crate::store::{Bounds, Interrupted, Walked};
 
@@ -150,7 +150,7 @@ mod tests {
         let work = tokio::task::spawn_blocking(move || {
             let mut room = share();
             let allowance = Allowance::new(&limits, &client, &mut room);
-            let call = Call { allowance: Some(&allowance), ..Call::reading("", "") };
+            let call = Call { allowance: Some(&allowance), ..Call::default() };
             walk(&call, 0, |bounds, _| Ok((endless(bounds), false)))
         });
         drop(near);
@@ -163,7 +163,7 @@ mod tests {
         let limits = ScanLimits { time: Duration::from_millis(1), ..ScanLimits::default() };
         let mut room = share();
         let allowance = Allowance::new(&limits, &client, &mut room);
-        let call = Call { allowance: Some(&allowance), ..Call::reading("", "") };
+        let call = Call { allowance: Some(&allowance), ..Call::default() };
         let nothing = walk(&call, 0, |bounds, _| Ok((endless(bounds), false)));
         let Err(ApiError::TooExpensive { cursor, .. }) = nothing else { panic!("too much") };
         assert_eq!(cursor, 7);

@@ -4,7 +4,7 @@
 //! same to the byte. To look it up takes a fraction of what it takes to read, spell out and compress
 //! it, and it is sent from where it lies, without a copy.
 //!
-//! What is kept are answers of the routes that the table marks as [`super::router::Work::Kept`]: their
+//! What is kept are answers of the routes that the table marks as [`super::route::Work::Kept`]: their
 //! handlers see nothing but the store and the call, neither the clock nor the caller. Whether the
 //! caller may ask, and how often, is decided before anybody looks here. An answer counts in the
 //! [`Generation`] that was read before its first row, and in no other, so none outlives what it says;
@@ -29,10 +29,8 @@ const ENTRY: u64 = 256;
 /// All that an answer depends on, beside the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Question<T> {
-    /// Template of the route.
-    pub route: &'static str,
-    /// The segment in braces, as it came.
-    pub path_value: T,
+    /// The path, as it came, without a slash at its end.
+    pub path: T,
     /// The query, as it came.
     pub query: T,
     /// Whether the client would rather have it compressed.
@@ -44,17 +42,14 @@ type OwnQuestion = Question<Box<str>>;
 
 impl Equivalent<OwnQuestion> for Question<&str> {
     fn equivalent(&self, own: &OwnQuestion) -> bool {
-        self.route == own.route
-            && self.wants_gzip == own.wants_gzip
-            && self.path_value == &*own.path_value
-            && self.query == &*own.query
+        self.wants_gzip == own.wants_gzip && self.path == &*own.path && self.query == &*own.query
     }
 }
 
 impl From<&Question<&str>> for OwnQuestion {
     fn from(question: &Question<&str>) -> Self {
-        let Question { route, path_value, query, wants_gzip } = *question;
-        Self { route, path_value: path_value.into(), query: query.into(), wants_gzip }
+        let Question { path, query, wants_gzip } = *question;
+        Self { path: path.into(), query: query.into(), wants_gzip }
     }
 }
 
@@ -72,12 +67,12 @@ struct Weight;
 
 impl Weighter<OwnQuestion, Kept> for Weight {
     fn weight(&self, question: &OwnQuestion, kept: &Kept) -> u64 {
-        weight(&question.path_value, &question.query, &kept.answer)
+        weight(&question.path, &question.query, &kept.answer)
     }
 }
 
-fn weight(path_value: &str, query: &str, answer: &Finished) -> u64 {
-    ENTRY + (path_value.len() + query.len() + answer.body.len()) as u64
+fn weight(path: &str, query: &str, answer: &Finished) -> u64 {
+    ENTRY + (path.len() + query.len() + answer.body.len()) as u64
 }
 
 impl Answers {
@@ -102,7 +97,7 @@ impl Answers {
         generation: Generation,
         answer: &Finished,
     ) {
-        if weight(question.path_value, question.query, answer) <= LARGEST {
+        if weight(question.path, question.query, answer) <= LARGEST {
             self.0.insert(question.into(), Kept { generation, answer: answer.clone() });
         }
     }
@@ -113,8 +108,8 @@ mod tests {
     use super::super::answer::Answer;
     use super::*;
 
-    fn question<'a>(path_value: &'a str, query: &'a str) -> Question<&'a str> {
-        Question { route: "/list", path_value, query, wants_gzip: false }
+    fn question<'a>(path: &'a str, query: &'a str) -> Question<&'a str> {
+        Question { path, query, wants_gzip: false }
     }
 
     fn answer(length: u64) -> Finished {
@@ -170,7 +165,6 @@ mod tests {
             question("", "ab"),
             question("b", "a"),
             Question { wants_gzip: true, ..question("a", "b") },
-            Question { route: "/other", ..question("a", "b") },
         ];
         let answers = Answers::new();
         let now = Generation::after(7);

@@ -4,18 +4,14 @@
 use serde::Serialize;
 
 use super::answer::Answer;
-use super::router::{Access, Call, Route, Verb, Work};
+use super::route::{Access, Call, Route, Work};
 use super::{ApiError, Deps};
 use crate::domain::LedgerRange;
 use crate::store::{CoveredLedgers, IndexedAs};
 
 /// Routes of this area.
-pub(super) const ROUTES: [Route; 1] = [Route {
-    template: "/rest/completeness",
-    verb: Verb::Get,
-    access: Access::Public,
-    work: Work::Blocking(completeness),
-}];
+pub(super) static ROUTES: [Route; 1] =
+    [Route::new("GET", "/rest/completeness", Access::Public, Work::Blocking(completeness))];
 
 #[derive(Serialize)]
 struct Record<'a> {

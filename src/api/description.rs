@@ -3,16 +3,12 @@
 use std::sync::LazyLock;
 
 use super::answer::Answer;
-use super::router::{Access, Call, Route, Verb, Work};
+use super::route::{Access, Call, Route, Work};
 use super::{ApiError, Deps};
 
 /// Routes of this area.
-pub(super) const ROUTES: [Route; 1] = [Route {
-    template: "/rest/openapi.json",
-    verb: Verb::Get,
-    access: Access::Public,
-    work: Work::Blocking(description),
-}];
+pub(super) static ROUTES: [Route; 1] =
+    [Route::new("GET", "/rest/openapi.json", Access::Public, Work::Blocking(description))];
 
 static DESCRIPTION: LazyLock<Result<Vec<u8>, String>> = LazyLock::new(|| {
     let yaml: serde_yaml_ng::Value =

@@ -2,6 +2,7 @@
 
 use warp::http::StatusCode;
 
+use super::answer::Answer;
 use crate::auth::{Refusal, TokenError};
 use crate::domain::excerpt;
 use crate::programs::ProgramError;
@@ -44,7 +45,7 @@ pub enum ApiError {
         /// What was sent.
         method: String,
         /// Value of the `Allow` header.
-        allow: &'static str,
+        allow: String,
     },
     /// The request's body is over the limit.
     #[error("the request body is larger than {0} bytes: send less")]
@@ -178,7 +179,7 @@ impl ApiError {
     }
 
     /// The JSON body that the client reads.
-    pub(super) fn to_json(&self) -> Vec<u8> {
+    fn to_json(&self) -> Vec<u8> {
         let (_, code) = self.status_and_code();
         let mut body = serde_json::json!({ "error": self.to_string(), "code": code });
         if let Self::TooExpensive { cursor, skipped, offset } = self {
@@ -266,6 +267,11 @@ fn too_expensive(cursor: &serde_json::Value, skipped: u64, offset: u64) -> Strin
         "no row was found within what one request may cost: narrow it by ledgers or contracts, or go on \
          with cursor={cursor}{passed}"
     )
+}
+
+/// A failure as REST spells it.
+pub(super) fn rest(error: &ApiError) -> Answer {
+    Answer { status: error.status_and_code().0, ..Answer::json(error.to_json()) }
 }
 
 /// The JSON body of an error that never was a request's.

@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::params::{self, Query};
-use super::router::{Access, Call, Handler, Route, Verb, Work};
+use super::route::{Access, Call, Handler, Route, Work};
 use super::{ApiError, allowance, json, page};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, EventId, LedgerRange};
@@ -13,11 +13,11 @@ const USUAL_EVENTS: usize = 4;
 
 const fn route(template: &'static str, handler: Handler<Store>) -> Route {
     let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
-    Route { template, verb: Verb::Get, access, work: Work::Kept(handler) }
+    Route::new("GET", template, access, Work::Kept(handler))
 }
 
 /// Routes of this area.
-pub(super) const ROUTES: [Route; 5] = [
+pub(super) static ROUTES: [Route; 5] = [
     route("/rest/events/by-ledger", by_ledger),
     route("/rest/events/by-contract/{contract_id}", by_contract),
     route("/rest/events/by-contracts", by_contracts),
@@ -47,7 +47,7 @@ fn by_contract(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
         "topic3",
         "topic4",
     ];
-    let contract = params::path_contract(call.path_value)?;
+    let contract = params::path_contract(call.path.get("contract_id"))?;
     let query = Query::parse(call.query, &KNOWN)?;
     let (ledgers, topics) = branch(&query)?;
     answer(store, call, &query, ledgers, vec![contract], topics)
@@ -67,7 +67,7 @@ fn by_ledger_and_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, Api
 }
 
 fn by_transaction(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let hash = params::path_hash(call.path_value)?;
+    let hash = params::path_hash(call.path.get("tx_hex"))?;
     let mut list = json::List::with_room_for(USUAL_EVENTS);
     store.events_of_transaction(&hash, |event| list.event(event))?;
     Ok(Answer::json(list.finish()))

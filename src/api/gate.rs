@@ -18,15 +18,18 @@ use warp::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use warp::reply::Response;
 
 use super::allowance::{Allowance, ROOM};
-use super::answer::{Answer, Finished, JSON};
+use super::answer::{Answer, Finished};
 use super::answers::{Answers, Question};
 use super::blocking::Watch;
 use super::budgets::{Budgets, Holding, place, refused};
 use super::client::{Client, Waiting};
 use super::identity::{self, Identity};
 use super::limits::Limits;
-use super::router::{self, Call, Handler, Match, Route, Verb, Work};
-use super::{ApiError, Deps, LONGEST_URI, RequestSummary, compression, cors, intake, metrics};
+use super::route::{Call, Handler, PathValues, Route, Work};
+use super::router::{Match, Router};
+use super::{
+    ApiError, Deps, LONGEST_URI, RequestSummary, compression, cors, error, intake, metrics,
+};
 use crate::auth::TokenError;
 use crate::budget::{Holder, Share};
 use crate::store::Store;
@@ -49,6 +52,7 @@ pub(super) struct Head {
 /// The one way in.
 pub(super) struct Gate {
     deps: Deps,
+    router: Router,
     limits: Limits,
     budgets: Budgets,
     watch: Watch,
@@ -67,7 +71,7 @@ struct Outcome {
 /// A request that may reach its handler.
 struct Admitted<'a> {
     route: &'static Route,
-    path_value: &'a str,
+    path: PathValues<'a>,
     identity: Identity,
 }
 
@@ -81,8 +85,9 @@ enum Body {
 }
 
 impl Gate {
-    pub(super) fn new(deps: Deps) -> Self {
+    pub(super) fn new(deps: Deps, router: Router) -> Self {
         Self {
+            router,
             limits: Limits::new(deps.settings.rate_limit),
             budgets: Budgets::new(&deps.settings),
             deps,
@@ -109,7 +114,7 @@ impl Gate {
         body: impl Stream<Item = Result<B, warp::Error>>,
     ) -> Response {
         let started = Instant::now();
-        let found = router::find(&head.method, &head.path);
+        let found = self.router.find(&head.method, &head.path);
         let mut body_state = Body::Consumed;
         let mut holding = Holding { unfinished: head.client.begin(), request: None, bytes: None };
         let work = self.outcome(&head, found, body, &mut holding, &mut body_state);
@@ -164,7 +169,7 @@ impl Gate {
         admitted: &Admitted<'_>,
         holding: &mut Holding,
     ) -> Result<Option<Intake>, ApiError> {
-        let Verb::Post { largest } = admitted.route.verb else { return Ok(None) };
+        let Some(largest) = admitted.route.body else { return Ok(None) };
         let largest = match admitted.route.work {
             // The same module takes less room in a form than in JSON.
             Work::Upload(_) if intake::is_form(&head.headers) => largest.min(super::LARGEST_FORM),
@@ -216,21 +221,22 @@ impl Gate {
         body: &Bytes,
         holding: &mut Holding,
     ) -> Result<Outcome, ApiError> {
-        let Admitted { route, path_value, identity } = admitted;
+        let Admitted { route, path, identity } = admitted;
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let owner = identity.owner.as_ref();
-        let query = &head.query;
+        let (path, query) = (*path, head.query.as_str());
         let waiting = Some(Waiting::of(&head.client));
-        let call = Call { path_value, query, body, content_type, owner, allowance: None, waiting };
+        let call = Call { path, query, body, content_type, owner, allowance: None, waiting };
         let wants_gzip = compression::wants_gzip(&head.headers);
         let finished = |answer| Outcome { answer: finish(answer, wants_gzip), was_kept: None };
         match route.work {
             Work::Memory(handler) => {
                 let outcome = handler(&self.deps, &call).map(finished)?;
-                if !identity.is_exempt {
-                    self.take_bytes(holding, identity.holder, outcome.answer.body.len() as u64)?;
-                }
-                Ok(outcome)
+                self.take_answer(holding, identity, outcome)
+            }
+            Work::Waiting(handler) => {
+                let outcome = handler(&self.deps, &call).await.map(finished)?;
+                self.take_answer(holding, identity, outcome)
             }
             Work::Metrics => {
                 self.metrics(wants_gzip).map(|answer| Outcome { answer, was_kept: None })
@@ -243,9 +249,8 @@ impl Gate {
                 self.watch.during(|| handler(&self.deps, &call).map(finished))
             }
             Work::Kept(handler) => {
-                let Call { path_value, query, .. } = call;
-                let question = Question { route: route.template, path_value, query, wants_gzip };
-                self.kept(&question, handler, head, identity, holding).await
+                let question = Question { path: path.path, query, wants_gzip };
+                self.kept(&question, handler, path, head, identity, holding).await
             }
             Work::Query(handler) | Work::Change(handler) | Work::Upload(handler) => {
                 let _place = self.slow_place(head, identity, route.work).await?;
@@ -258,6 +263,19 @@ impl Gate {
                 tokio::task::block_in_place(|| handler(&self.deps, &call).map(finished))
             }
         }
+    }
+
+    /// Takes the bytes of an answer for which none were reserved.
+    fn take_answer(
+        &self,
+        holding: &mut Holding,
+        identity: &Identity,
+        outcome: Outcome,
+    ) -> Result<Outcome, ApiError> {
+        if !identity.is_exempt {
+            self.take_bytes(holding, identity.holder, outcome.answer.body.len() as u64)?;
+        }
+        Ok(outcome)
     }
 
     /// A place for reading the store.
@@ -284,6 +302,7 @@ impl Gate {
         &self,
         question: &Question<&str>,
         handler: Handler<Store>,
+        path: PathValues<'_>,
         head: &Head,
         identity: &Identity,
         holding: &mut Holding,
@@ -300,8 +319,8 @@ impl Gate {
         self.watch.during(|| {
             // Before the first row is read: whatever is written meanwhile makes this one the past.
             let generation = store.generation();
-            let Question { path_value, query, wants_gzip, .. } = *question;
-            let call = Call { allowance: Some(&allowance), ..Call::reading(path_value, query) };
+            let Question { query, wants_gzip, .. } = *question;
+            let call = Call { path, query, allowance: Some(&allowance), ..Call::default() };
             let answer = handler(store, &call)?;
             let is_complete = answer.is_complete;
             let answer = finish(answer, wants_gzip);
@@ -339,17 +358,17 @@ impl Gate {
             }
             Match::Unknown => Err(ApiError::unknown_route(&head.path)),
             Match::Options(_) => Ok(None),
-            Match::WrongMethod(_) => {
+            Match::WrongMethod(resource) => {
                 let method = crate::domain::excerpt(head.method.as_str());
-                Err(ApiError::Method { method, allow: found.methods().allow() })
+                Err(ApiError::Method { method, allow: resource.allow.clone() })
             }
-            Match::Handle(route, path_value) => {
+            Match::Handle(route, path) => {
                 let identity = identity::authorize(&self.deps, &self.limits, head, route)?;
                 if !identity.is_exempt {
                     let share = self.budgets.requests.take_now(identity.holder, 1);
                     holding.request = Some(share.map_err(|refusal| refused(refusal, "requests"))?);
                 }
-                return Ok(Some(Admitted { route, path_value, identity }));
+                return Ok(Some(Admitted { route, path, identity }));
             }
         };
         identity::count_stray(&self.deps, &self.limits, head)?;
@@ -367,15 +386,18 @@ impl Gate {
         let mut response = match outcome {
             Ok(Some(outcome)) => success(outcome.answer),
             Ok(None) => options(found),
-            Err(error) => failure(&error),
+            Err(error) => {
+                let spelled = found.route().map_or(error::rest as fn(&_) -> _, |it| it.failure);
+                failure(&error, spelled(&error))
+            }
         };
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, id);
         if let Some(route) = found.route() {
             cors::allow(headers, route.access, &self.deps.settings.cors_origins, &head.headers);
         }
-        if head.method == Method::OPTIONS {
-            cors::preflight(headers, found.methods());
+        if let Match::Options(resource) = found {
+            cors::preflight(headers, &resource.allow);
         }
         if body_state == Body::Abandoned {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -434,23 +456,32 @@ fn success(finished: Finished) -> Reply {
 fn options(found: Match<'_>) -> Reply {
     let mut response = Reply::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(found.methods().allow()));
+    if let Match::Options(resource) = found {
+        insert_allow(response.headers_mut(), &resource.allow);
+    }
     response
 }
 
-fn failure(error: &ApiError) -> Reply {
-    let (status, _) = error.status_and_code();
-    let mut response = Reply::new(error.to_json().into());
-    *response.status_mut() = status;
+fn insert_allow(headers: &mut HeaderMap, methods: &str) {
+    // Names of methods are visible ASCII.
+    if let Ok(methods) = HeaderValue::from_str(methods) {
+        headers.insert(ALLOW, methods);
+    }
+}
+
+/// A failure as its route spells it, with the headers that HTTP asks for.
+fn failure(error: &ApiError, spelled: Answer) -> Reply {
+    let mut response = Reply::new(spelled.body.into());
+    *response.status_mut() = spelled.status;
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(spelled.media_type));
     if let Some(seconds) = error.retry_after() {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     if let ApiError::Method { allow, .. } = error {
-        headers.insert(ALLOW, HeaderValue::from_static(allow));
+        insert_allow(headers, allow);
     }
-    if status == StatusCode::UNAUTHORIZED {
+    if spelled.status == StatusCode::UNAUTHORIZED {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response

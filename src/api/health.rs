@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::answer::Answer;
-use super::router::{Access, Call, Handler, Route, Verb, Work};
+use super::route::{Access, Call, Handler, Route, Work};
 use super::{ApiError, Deps};
 use crate::domain::EventId;
 use crate::observe::health::Component;
 use crate::store::StoreEnds;
 
 const fn route(template: &'static str, handler: Handler<Deps>) -> Route {
-    Route { template, verb: Verb::Get, access: Access::Probe, work: Work::Memory(handler) }
+    Route::new("GET", template, Access::Probe, Work::Memory(handler))
 }
 
 /// Routes of this area.
-pub(super) const ROUTES: [Route; 3] = [
+pub(super) static ROUTES: [Route; 3] = [
     route("/rest/health", health),
     route("/rest/health/live", live),
     route("/rest/health/ready", ready),

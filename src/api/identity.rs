@@ -8,7 +8,7 @@ use warp::http::{HeaderMap, HeaderName};
 
 use super::gate::Head;
 use super::limits::{Caller, Limits};
-use super::router::{Access, Route};
+use super::route::{Access, Route};
 use super::{ApiError, Deps, MetricsFor};
 use crate::auth::{Claims, TokenError, decide};
 use crate::budget::Holder;

@@ -1,7 +1,7 @@
 //! `/metrics`: passes on the text that the operator's side of the process hands out.
 
 use super::answer::Answer;
-use super::router::{Access, Route, Verb, Work};
+use super::route::{Access, Route, Work};
 use super::{ApiError, Deps};
 use crate::budget::Usage;
 
@@ -9,12 +9,8 @@ use crate::budget::Usage;
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Routes of this area.
-pub(super) const ROUTES: [Route; 1] = [Route {
-    template: "/metrics",
-    verb: Verb::Get,
-    access: Access::Operator,
-    work: Work::Metrics,
-}];
+pub(super) static ROUTES: [Route; 1] =
+    [Route::new("GET", "/metrics", Access::Operator, Work::Metrics)];
 
 /// The metrics, with what is taken of the API's budgets.
 pub(super) fn text(deps: &Deps, usages: &[Usage]) -> Result<Answer, ApiError> {

@@ -4,8 +4,9 @@
 //! A request passes, in this order: [`server`] (connections and their limits), [`gate`] (request
 //! id, route, rate limit and token by [`identity`], its share of the [`budgets`], its body by [`intake`]), a handler of its area ([`events`], [`transactions`],
 //! [`completeness`], [`health`], [`description`], [`metrics`]) unless the answer is still known
-//! ([`answers`]), and [`gate`] again (compression, headers, log). Each area has a table of its routes; a
-//! handler is a plain function from parameters to an answer.
+//! ([`answers`]), and [`gate`] again (compression, headers, log). Each area has a table of its routes
+//! ([`route`]), in which [`router`] finds the one for a request; a handler is a function from parameters
+//! to an answer.
 
 mod allowance;
 mod answer;
@@ -29,6 +30,7 @@ mod metrics;
 mod page;
 mod params;
 mod retroshade;
+mod route;
 mod router;
 mod server;
 mod transactions;
@@ -46,6 +48,7 @@ pub use limits::RateLimit;
 pub use retroshade::{read_deploy, read_trial};
 pub use server::serve;
 
+use self::route::Route;
 use crate::auth::Tokens;
 use crate::budget::Usage;
 use crate::domain::Network;
@@ -64,6 +67,19 @@ const LARGEST_UPLOAD: usize = 9 << 20;
 
 /// Longest path and query, in bytes: room for 200 contracts and for 16 long topics.
 pub const LONGEST_URI: usize = 32 * 1024;
+
+/// The routes of every area: the one place where an area is entered.
+fn areas() -> [&'static [Route]; 7] {
+    [
+        &events::ROUTES,
+        &transactions::ROUTES,
+        &completeness::ROUTES,
+        &health::ROUTES,
+        &description::ROUTES,
+        &metrics::ROUTES,
+        &retroshade::ROUTES,
+    ]
+}
 
 /// Everything the API works with.
 #[derive(Clone)]

@@ -29,6 +29,7 @@ use super::blocking::SPARE_THREADS;
 use super::client::{Client, Pace};
 use super::gate::{Gate, Head};
 use super::identity::holder_of_address;
+use super::router::Router;
 use super::wire::{Wire, whole_answer};
 use super::{ApiError, ApiSettings, Deps, description};
 use crate::memory;
@@ -70,8 +71,18 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ApiError> {
     description::prepare()?;
+    serve_routes(deps, Router::new(&super::areas())?, listener, shutdown).await
+}
+
+/// [`serve`] with other routes.
+async fn serve_routes(
+    deps: Deps,
+    router: Router,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ApiError> {
     let settings = deps.settings.clone();
-    let gate = Arc::new(Gate::new(deps));
+    let gate = Arc::new(Gate::new(deps, router));
     let threads = own_runtime(settings.readers)?;
     let runtime = threads.handle().clone();
     let _threads = StopInBackground(Some(threads));
@@ -384,3 +395,6 @@ async fn linger(wire: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<
     while wire.read(&mut dropped).await? > 0 {}
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::params::{self, Query};
-use super::router::{Access, Call, Handler, Route, Verb, Work};
+use super::route::{Access, Call, Handler, Route, Work};
 use super::{ApiError, allowance, json, page};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{ContractId, LedgerRange, ParseError, TxHash};
@@ -10,11 +10,11 @@ use crate::store::{Store, TransactionPosition, TransactionQuery};
 
 const fn route(template: &'static str, handler: Handler<Store>) -> Route {
     let access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
-    Route { template, verb: Verb::Get, access, work: Work::Kept(handler) }
+    Route::new("GET", template, access, Work::Kept(handler))
 }
 
 /// Routes of this area.
-pub(super) const ROUTES: [Route; 5] = [
+pub(super) static ROUTES: [Route; 5] = [
     route("/rest/txs/by-ledger", by_ledger),
     route("/rest/txs/by-contract/{contract_id}", by_contract),
     route("/rest/txs/by-contracts", by_contracts),
@@ -29,7 +29,7 @@ fn by_ledger(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
 }
 
 fn by_contract(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let contract = params::path_contract(call.path_value)?;
+    let contract = params::path_contract(call.path.get("contract_id"))?;
     let query = Query::parse(call.query, &["limit", "offset", "cursor", "order", "from", "to"])?;
     let ledgers = query.ledgers()?;
     answer(store, call, &query, ledgers, vec![contract])
@@ -49,7 +49,7 @@ fn by_ledger_and_contracts(store: &Store, call: &Call<'_>) -> Result<Answer, Api
 }
 
 fn by_hash(store: &Store, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let hash = params::path_hash(call.path_value)?;
+    let hash = params::path_hash(call.path.get("tx_hex"))?;
     let mut list = json::List::with_room_for(1);
     store.transaction(&hash, |transaction| list.transaction(transaction))?;
     Ok(Answer::json(list.finish()))

@@ -409,11 +409,6 @@ fn text(number: Option<u32>) -> Option<String> {
 /// A path with those parameters that are given.
 fn with(path: &str, parameters: &[(&str, Option<String>)]) -> String {
     let given = parameters.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
-    let encoded = given.map(|(name, value)| {
-        let value =
-            percent_encoding::utf8_percent_encode(value, percent_encoding::NON_ALPHANUMERIC);
-        format!("{name}={value}")
-    });
-    let query = encoded.collect::<Vec<_>>().join("&");
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish();
     if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }

@@ -1,7 +1,7 @@
 //! Bytes to [`LedgerView`]: one borrowed view of a closed ledger for every consumer. Pure; does no I/O.
 //!
-//! Two implementations give the same answer: [`decode`] walks the bytes and borrows from them,
-//! [`full`] decodes everything with `stellar-xdr`. The differential test compares them.
+//! [`decode`] walks the bytes and borrows from them. Tests have a second implementation, which decodes
+//! everything with `stellar-xdr`, and compare the two.
 //!
 //! The walk goes through the files in this order: `ledger` from the first byte to the last, with
 //! `envelope` for the transaction set and `meta` and `events` for what happened; `xdr` passes
@@ -12,7 +12,6 @@ mod contracts;
 mod envelope;
 mod error;
 mod events;
-pub mod full;
 mod ledger;
 mod matching;
 mod meta;

@@ -2,7 +2,7 @@
 //! on where it stopped. Keeps what it needs for that in a directory of its own.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::paced::{LedgerMaker, Paced};
 use super::sandbox::{FIRST_MARKET_LEDGER, Sandbox, SandboxConfig, SandboxError};
 use crate::domain::{LedgerSeq, Network};
+use crate::durable::write_atomically;
 
 /// Seconds between two ledgers.
 const CLOSE_INTERVAL: u64 = 1;
@@ -132,7 +133,8 @@ impl LedgerMaker for Maker {
         if self.sandbox.latest_ledger().0.is_multiple_of(LEDGERS_PER_SNAPSHOT) {
             let snapshot = self.sandbox.snapshot().map_err(|error| error.to_string())?;
             if let Some(due) = self.pending.replace(snapshot)
-                && let Err(error) = write_whole(&self.snapshot_file, &due)
+                && let Err(error) =
+                    write_atomically(&self.snapshot_file, |file| file.write_all(&due))
             {
                 // Without it the next start takes longer, and nothing else.
                 tracing::warn!("the sandbox's snapshot could not be written: {error}");
@@ -155,7 +157,7 @@ fn load_beginning(directory: &Path, new: Beginning) -> Result<Beginning, Sandbox
 fn save_beginning(directory: &Path, beginning: &Beginning) -> Result<(), SandboxNetworkError> {
     let path = directory.join(BEGINNING_FILE);
     let text = serde_json::to_vec(beginning).map_err(damaged(&path))?;
-    write_whole(&path, &text).map_err(file_error(&path))
+    write_atomically(&path, |file| file.write_all(&text)).map_err(file_error(&path))
 }
 
 fn damaged(path: &Path) -> impl Fn(serde_json::Error) -> SandboxNetworkError {
@@ -173,15 +175,6 @@ fn load_snapshot(directory: &Path, config: &SandboxConfig) -> Option<Sandbox> {
             None
         }
     }
-}
-
-/// Writes a file so that it is there whole or not at all.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let unfinished = path.with_extension("new");
-    let mut file = fs::File::create(&unfinished)?;
-    io::Write::write_all(&mut file, bytes)?;
-    file.sync_all()?;
-    fs::rename(&unfinished, path)
 }
 
 fn file_error(path: &Path) -> impl Fn(io::Error) -> SandboxNetworkError {

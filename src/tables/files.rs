@@ -2,13 +2,14 @@
 //! beside that, where no worker can reach, and what happens to a file that is damaged.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 
 use crate::domain::Owner;
+use crate::durable::write_atomically;
 
 /// The directory in which the worker works: all that it can see.
 const WORKPLACE: &str = "db";
@@ -68,7 +69,7 @@ impl Directory {
     pub fn prepare(&self, owner: &Owner) -> io::Result<()> {
         fs::create_dir_all(self.workplace())?;
         if !self.path.join(OWNER).exists() {
-            fs::write(self.path.join(OWNER), owner.0.as_bytes())?;
+            write_atomically(&self.path.join(OWNER), |file| file.write_all(owner.0.as_bytes()))?;
         }
         if !self.database().exists() {
             self.set_incomplete()?;
@@ -85,7 +86,7 @@ impl Directory {
     }
 
     fn set_incomplete(&self) -> io::Result<()> {
-        fs::write(self.path.join(INCOMPLETE), b"")
+        write_atomically(&self.path.join(INCOMPLETE), |_| Ok(()))
     }
 
     /// Notes that no rows are missing.
@@ -108,9 +109,8 @@ impl Directory {
     /// # Errors
     /// When the note cannot be made.
     pub fn acknowledge(&self, commit: u64) -> io::Result<()> {
-        let new = self.path.join("acknowledged.new");
-        fs::write(&new, commit.to_string())?;
-        fs::rename(new, self.path.join(ACKNOWLEDGED))
+        let number = commit.to_string();
+        write_atomically(&self.path.join(ACKNOWLEDGED), |file| file.write_all(number.as_bytes()))
     }
 
     /// Puts a damaged database aside; one of an earlier time is removed. What is left is a directory

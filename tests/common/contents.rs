@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use orrery::decode::{MuxedAccountView, Placement, full};
+use orrery::decode::{MuxedAccountView, Placement};
 use orrery::domain::{ContractId, Direction, EventId, LedgerSeq, Network, Page, TxHash};
 use orrery::store::{
     EventQuery, EventRecord, IndexedAs, LedgerCounts, LedgerRow, Store, StoreStatus, TopicFilter,
     TransactionPosition, TransactionQuery, TransactionRecord,
 };
+
+use super::full;
 
 /// Rows asked for at a time.
 const PAGE: usize = 1000;

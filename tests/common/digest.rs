@@ -1,8 +1,10 @@
 //! The digest of a ledger, written down once more from its documentation in `src/store/digest.rs`.
 
-use orrery::decode::{EventType, Placement, full};
+use orrery::decode::{EventType, Placement};
 use orrery::store::Digest;
 use sha2::{Digest as _, Sha256};
+
+use super::full;
 
 /// The digest of a ledger of which the events that `wanted` chooses are stored.
 pub fn of(ledger: &full::Ledger, wanted: impl Fn(&full::Event) -> bool) -> Digest {

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
-use orrery::decode::full::{self, Account};
 use orrery::decode::{EventType, MuxedAccountView, Placement, decode};
 use orrery::domain::{ContractId, Network};
 use orrery::store::{Durability, IndexOptions, PreparedLedger};
 use serde_json::{Value, json};
 
+use super::full::{self, Account};
 use super::server::TempStore;
 
 /// First and last of the ledgers.

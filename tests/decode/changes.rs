@@ -2,13 +2,14 @@
 //! compare, and on ledgers made for it.
 
 use orrery::decode::{
-    ChangeKind, EntryChange, EntryKey, EntryKind, LedgerChanges, changed_entries, full,
-    ledger_changes, transaction_changes,
+    ChangeKind, EntryChange, EntryKey, EntryKind, LedgerChanges, changed_entries, ledger_changes,
+    transaction_changes,
 };
 use orrery::domain::Network;
 use stellar_xdr::{self as x, *};
 
 use crate::builder::{Applied, encode, envelope, ledger, list, soroban, symbol};
+use crate::common::full;
 use crate::{Verdict, compare};
 
 /// A change with its bytes: what happened, key, entry.

@@ -1,10 +1,11 @@
 //! Ledgers made for what recorded ones do not show, with the values that both must find.
 
-use orrery::decode::{DecodeError, EventType, Placement, decode, full};
+use orrery::decode::{DecodeError, EventType, Placement, decode};
 use orrery::domain::{ContractId, Hash32, LedgerSeq, Network};
 use stellar_xdr::{self as x, *};
 
 use crate::builder::*;
+use crate::common::full;
 use crate::{Verdict, compare};
 
 fn testnet() -> Network {

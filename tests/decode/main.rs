@@ -1,6 +1,11 @@
 //! Decoding: the borrowed walk against the full decode, on real ledgers, on mutated ones and on
 //! ledgers made for what real ones do not show.
 
+#[path = "../common"]
+mod common {
+    pub mod full;
+}
+
 mod builder;
 mod changes;
 mod fixtures;
@@ -11,7 +16,8 @@ mod mutations;
 mod real;
 mod variants;
 
-use orrery::decode::{DecodeError, decode, full, ledger_length};
+use common::full;
+use orrery::decode::{DecodeError, decode, ledger_length};
 use orrery::domain::Network;
 
 /// What both implementations say of these bytes, once they were found to say the same.

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use orrery::decode::{DecodeError, Placement, decode, full, protocol_warning};
+use orrery::decode::{DecodeError, Placement, decode, protocol_warning};
 use orrery::domain::{LedgerSeq, Network};
 use orrery::verify::{Link, VerifyError, verify_header, verify_link};
 
+use crate::common::full;
 use crate::fixtures::{self, Fixture};
 use crate::{Verdict, compare};
 

@@ -3,10 +3,12 @@
 
 use std::sync::LazyLock;
 
-use orrery::decode::{decode, full, ledger_length};
+use orrery::decode::{decode, ledger_length};
 use orrery::domain::Network;
 use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use orrery::store::{IndexOptions, PreparedLedger};
+
+use crate::common::full;
 
 static NETWORK: LazyLock<Network> = LazyLock::new(|| Network::from_name_or_passphrase("local"));
 

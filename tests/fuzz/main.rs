@@ -9,6 +9,7 @@
 
 #[path = "../common"]
 mod common {
+    pub mod full;
     pub mod size;
 }
 mod control;

@@ -11,6 +11,7 @@ mod common {
     pub mod binary;
     pub mod client;
     pub mod data;
+    pub mod full;
     // Other tests use the rest.
     #[allow(dead_code)]
     pub mod provider;

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use orrery::decode::full;
 use orrery::domain::Network;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     ContractDataDurability, Hash, LedgerCloseMeta, LedgerEntry, LedgerEntryChange, LedgerEntryData,
     LedgerKey, LedgerKeyTtl, Limits, ReadXdr, TransactionMeta, WriteXdr,
 };
+
+use crate::common::full;
 
 /// Ledger, stage, transaction, part.
 pub type When = (u32, u8, u32, u8);

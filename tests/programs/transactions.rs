@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use orrery::decode::full;
 use orrery::domain::{ContractId, LedgerSeq};
 use orrery::programs::transaction::HostCall;
 use orrery::store::IndexOptions;
@@ -11,6 +10,7 @@ use stellar_xdr::{
     TransactionEnvelope, TransactionMeta, WriteXdr,
 };
 
+use crate::common::full;
 use crate::state_sections::{Section, core_tests, local_network, public};
 
 fn calls(section: &Section) -> Vec<HostCall> {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use orrery::decode::{Placement, decode, full};
+use orrery::decode::{Placement, decode};
 use orrery::domain::Network;
 use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use orrery::store::{Digest, Durability, IndexOptions, IndexedAs, PreparedLedger};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::common::http::Connection;
 use crate::common::server::{Server, TempStore};
-use crate::common::{digest, pubnet, size};
+use crate::common::{digest, full, pubnet, size};
 
 const CONTRACT_EVENTS_ONLY: &str =
     r#"{"classic_events":false,"fee_events":false,"contracts":"all"}"#;

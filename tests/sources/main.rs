@@ -12,6 +12,7 @@ mod common {
     #[allow(dead_code)]
     pub mod digest;
     pub mod following;
+    pub mod full;
     pub mod lake_server;
     #[allow(dead_code)]
     pub mod process;

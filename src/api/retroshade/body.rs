@@ -2,7 +2,7 @@
 //! [`super::members`] how they are spelled.
 
 use super::super::ApiError;
-use super::super::router::Call;
+use super::super::route::Call;
 use super::members::Members;
 use crate::domain::{ContractId, LedgerRange, ParseError, ProgramId, TxHash};
 use crate::programs::{Deploy, Trial, TrialOn};
@@ -132,7 +132,7 @@ mod tests {
 
     fn sentence<T>(read: impl Fn(&Call<'_>) -> Result<T, ApiError>, body: &str) -> String {
         let body = Bytes::copy_from_slice(body.as_bytes());
-        let error = read(&Call { body: &body, ..Call::reading("", "") }).err().expect("refused");
+        let error = read(&Call { body: &body, ..Call::default() }).err().expect("refused");
         assert_eq!(error.status_and_code().1, "bad_request");
         error.to_string()
     }
@@ -200,7 +200,7 @@ mod tests {
         let code = |length: usize| {
             let body = json!({ "code": "A".repeat(length), "project_name": "p", "contracts": [] });
             let body = Bytes::from(body.to_string());
-            deploy(&Call { body: &body, ..Call::reading("", "") }).err()
+            deploy(&Call { body: &body, ..Call::default() }).err()
         };
         assert!(code(3 << 20).is_some_and(|error| error.status_and_code().1 == "body_too_large"));
         assert!(code((2 << 20) / 3 * 4).is_none());
@@ -210,7 +210,7 @@ mod tests {
     fn whole_numbers_saturate_and_null_is_not_given() {
         let body =
             Bytes::from_static(br#"{"query":"x","max_rows":99999999999999999999,"params":null}"#);
-        let read = query(&Call { body: &body, ..Call::reading("", "") }).unwrap();
+        let read = query(&Call { body: &body, ..Call::default() }).unwrap();
         assert_eq!((read.max_rows, read.params.len()), (Some(u32::MAX as usize), 0));
         assert_eq!((read.numbers, read.format), (Numbers::Exact, Format::Rows));
     }

@@ -13,7 +13,7 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 
-use super::super::router::Call;
+use super::super::route::Call;
 use super::super::{ApiError, LARGEST_FORM};
 use crate::domain::{excerpt, shortened};
 

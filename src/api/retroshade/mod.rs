@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::answer::Answer;
 use super::params::{Query, path_number};
-use super::router::{Access, Call, Handler, Route, Verb, Work};
+use super::route::{Access, Call, Handler, Route, Work};
 use super::{ApiError, Deps};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
@@ -27,36 +27,40 @@ const MOST_EXECUTIONS: usize = 200;
 const STATS: usize = 100;
 const MOST_STATS: usize = 1000;
 
-const fn route(verb: Verb, template: &'static str, scope: Scope, work: Work) -> Route {
-    let access = Access::Token(Right { area: Area::Programs, scope });
-    Route { template, verb, access, work }
+const READ: Access = Access::Token(Right { area: Area::Programs, scope: Scope::Read });
+const DEPLOY: Access = Access::Token(Right { area: Area::Programs, scope: Scope::Deploy });
+
+/// What is answered from the store. It does not wait behind what may take seconds.
+const fn read(template: &'static str, handler: Handler<Deps>) -> Route {
+    Route::new("GET", template, READ, Work::Blocking(handler))
+}
+
+/// What is sent something small.
+const fn post(template: &'static str, access: Access, work: Work) -> Route {
+    Route::new("POST", template, access, work).with_body(super::LARGEST_BODY)
 }
 
 /// What changes programs.
-const fn change(verb: Verb, template: &'static str, handler: Handler<Deps>) -> Route {
-    route(verb, template, Scope::Deploy, Work::Change(handler))
+const fn change(template: &'static str, handler: Handler<Deps>) -> Route {
+    post(template, DEPLOY, Work::Change(handler))
+}
+
+/// What removes something of programs.
+const fn removal(template: &'static str, handler: Handler<Deps>) -> Route {
+    Route::new("DELETE", template, DEPLOY, Work::Change(handler))
 }
 
 /// What brings a module.
 const fn upload(template: &'static str, handler: Handler<Deps>) -> Route {
-    route(LARGE, template, Scope::Deploy, Work::Upload(handler))
+    post(template, DEPLOY, Work::Upload(handler)).with_body(super::LARGEST_UPLOAD)
 }
-
-/// What is answered from the store. It does not wait behind what may take seconds.
-const fn read(template: &'static str, handler: Handler<Deps>) -> Route {
-    let access = Access::Token(Right { area: Area::Programs, scope: Scope::Read });
-    Route { template, verb: Verb::Get, access, work: Work::Blocking(handler) }
-}
-
-const SMALL: Verb = Verb::Post { largest: super::LARGEST_BODY };
-const LARGE: Verb = Verb::Post { largest: super::LARGEST_UPLOAD };
 
 /// Reads a body of that media type as the route of deploys does, for a fuzz target; within a Tokio runtime.
 ///
 /// # Errors
 /// [`ApiError::Body`] and [`ApiError::BodyTooLarge`].
 pub fn read_deploy(content_type: Option<&str>, body: &Bytes) -> Result<Deploy, ApiError> {
-    body::deploy(&Call { body, content_type, ..Call::reading("", "") })
+    body::deploy(&Call { body, content_type, ..Call::default() })
 }
 
 /// Reads a body of that media type as the route of trials does, for a fuzz target; within a Tokio runtime.
@@ -64,29 +68,29 @@ pub fn read_deploy(content_type: Option<&str>, body: &Bytes) -> Result<Deploy, A
 /// # Errors
 /// [`ApiError::Body`] and [`ApiError::BodyTooLarge`].
 pub fn read_trial(content_type: Option<&str>, body: &Bytes) -> Result<Trial, ApiError> {
-    body::trial(&Call { body, content_type, ..Call::reading("", "") })
+    body::trial(&Call { body, content_type, ..Call::default() })
 }
 
 /// Routes of this area. Literal paths come before those with a number in their place.
-pub(super) const ROUTES: [Route; 17] = [
+pub(super) static ROUTES: [Route; 17] = [
     upload("/rest/retroshade/deploy", deploy),
     upload("/rest/retroshade/try", try_out),
-    change(SMALL, "/rest/retroshade/append-contracts", append),
+    change("/rest/retroshade/append-contracts", append),
     // A subscription takes room of the owner's: who may only read may not decide on that.
-    change(SMALL, "/rest/retroshade/subscribe", subscribe),
-    change(SMALL, "/rest/retroshade/unsubscribe", unsubscribe),
-    route(SMALL, "/rest/retroshade/query", Scope::Read, Work::Query(query)),
+    change("/rest/retroshade/subscribe", subscribe),
+    change("/rest/retroshade/unsubscribe", unsubscribe),
+    post("/rest/retroshade/query", READ, Work::Query(query)),
     read("/rest/retroshade/tables", tables),
     read("/rest/retroshade/list", list),
-    change(Verb::Delete, "/rest/retroshade/{id}", delete),
+    removal("/rest/retroshade/{id}", delete),
     read("/rest/retroshade/{id}/status", status),
     read("/rest/retroshade/{id}/executions", executions),
     read("/rest/retroshade/{id}/stats", stats),
-    change(SMALL, "/rest/retroshade/{id}/pause", pause),
-    change(SMALL, "/rest/retroshade/{id}/resume", resume),
-    change(SMALL, "/rest/retroshade/{id}/backfill", begin_backfill),
+    change("/rest/retroshade/{id}/pause", pause),
+    change("/rest/retroshade/{id}/resume", resume),
+    change("/rest/retroshade/{id}/backfill", begin_backfill),
     read("/rest/retroshade/{id}/backfill", backfill),
-    change(Verb::Delete, "/rest/retroshade/{id}/backfill", cancel_backfill),
+    removal("/rest/retroshade/{id}/backfill", cancel_backfill),
 ];
 
 fn deploy(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
@@ -268,7 +272,7 @@ fn programs(deps: &Deps) -> Result<&Programs, ApiError> {
 }
 
 fn program_id(call: &Call<'_>) -> Result<ProgramId, ApiError> {
-    path_number("id", call.path_value).map(ProgramId)
+    path_number("id", call.path.get("id")).map(ProgramId)
 }
 
 fn limit(query: &Query<'_>, default: usize, most: usize) -> Result<usize, ApiError> {

@@ -13,11 +13,13 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use hmac::{Hmac, Mac};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::EngineError;
 use super::settings::{self, CacheSettings, EngineSettings};
 use crate::domain::Hash32;
+use crate::durable::write_atomically;
 use crate::memory;
 
 /// First bytes of a file.
@@ -31,6 +33,8 @@ const SUFFIX: &str = ".compiled";
 /// Compiled modules in a directory.
 pub(super) struct CompiledModules {
     cache: Option<CacheSettings>,
+    /// Held while a file is written: two programs may have the same module.
+    writing: Mutex<()>,
     /// Hash of everything besides the module that compiled code depends on.
     engine: [u8; 32],
 }
@@ -46,7 +50,8 @@ impl CompiledModules {
             .map_err(|error| EngineError::Wasmtime(format!("{error:#}")))?;
         let mut hasher = Sha256Hasher(Sha256::new());
         compiling.precompile_compatibility_hash().hash(&mut hasher);
-        Ok(Self { cache: settings.cache.clone(), engine: hasher.0.finalize().into() })
+        let engine = hasher.0.finalize().into();
+        Ok(Self { cache: settings.cache.clone(), writing: Mutex::default(), engine })
     }
 
     /// Compiled code for a module, when there is a good file of it.
@@ -88,15 +93,13 @@ impl CompiledModules {
         let code = module.serialize().map_err(|error| EngineError::Wasmtime(error.to_string()))?;
         let tag = self.tag(cache, &code, sha256).finalize().into_bytes();
         let path = path(cache, sha256);
-        let write = || -> io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(&cache.directory)?;
+        let _writing = self.writing.lock();
+        let written = write_atomically(&path, |file| {
             file.write_all(MAGIC)?;
             file.write_all(&tag)?;
-            file.write_all(&code)?;
-            file.persist(&path)?;
-            Ok(())
-        };
-        write().map_err(|error| cache_error(&path, error))
+            file.write_all(&code)
+        });
+        written.map_err(|error| cache_error(&path, error))
     }
 
     /// Removes the file of a module, if there is one.

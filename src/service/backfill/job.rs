@@ -1,8 +1,8 @@
 //! One order: whether it makes sense, what is missing of it, and the work.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 use super::{OpenSources, Progress};
 use crate::control::BackfillOrder;
 use crate::domain::{LedgerRange, LedgerSeq, StartPoint};
+use crate::durable::write_atomically;
 use crate::observe::health::{Component, Health};
 use crate::pipeline::Ingested;
 use crate::service::Ledgers;
@@ -120,18 +121,8 @@ impl OrderFile {
     }
 
     pub(super) fn save(&self, order: &BackfillOrder) -> Result<(), BackfillError> {
-        let write = || {
-            let unfinished = self.0.with_extension("json.new");
-            let mut options = File::options();
-            let mut file =
-                options.write(true).create(true).truncate(true).mode(PRIVATE).open(&unfinished)?;
-            // One that a crash left behind keeps its mode.
-            file.set_permissions(Permissions::from_mode(PRIVATE))?;
-            file.write_all(&serde_json::to_vec(order)?)?;
-            file.sync_all()?;
-            fs::rename(&unfinished, &self.0)
-        };
-        write().map_err(|error| self.error(error))
+        write_atomically(&self.0, |file| file.write_all(&serde_json::to_vec(order)?))
+            .map_err(|error| self.error(error))
     }
 
     /// Forgets the order.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{CONNECTION, CONTENT_TYPE};
 use reqwest::{Client, StatusCode};
 use stellar_xdr::{LedgerKey, Limits, WriteXdr};
@@ -245,14 +244,12 @@ impl CoreEntries {
 /// `key=BASE64&key=…`: the keys, and with [`Method::Raw`] those of their times to live.
 fn question(keys: &[LedgerKey], method: Method) -> Result<String, QueryError> {
     let times = keys.iter().filter(|_| method == Method::Raw).filter_map(answers::time_to_live);
-    let mut question = String::new();
+    let mut question = form_urlencoded::Serializer::new(String::new());
     for key in keys.iter().cloned().chain(times) {
         let key = key.to_xdr_base64(Limits::none()).map_err(QueryError::Key)?;
-        let separator = if question.is_empty() { "" } else { "&" };
-        let key = utf8_percent_encode(&key, NON_ALPHANUMERIC);
-        question.push_str(&format!("{separator}key={key}"));
+        question.append_pair("key", &key);
     }
-    Ok(question)
+    Ok(question.finish())
 }
 
 #[cfg(test)]

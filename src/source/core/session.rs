@@ -8,6 +8,7 @@ mod replay;
 mod standalone;
 
 use std::future::Future;
+use std::io::Write;
 use std::path::Path;
 use std::pin::pin;
 use std::process::ExitStatus;
@@ -29,6 +30,7 @@ use super::storage::{CONFIG_FILE, Storage, failed};
 use super::version::{self, Version};
 use super::{CoreSettings, Mode, OnlineStart};
 use crate::domain::LedgerSeq;
+use crate::durable::write_atomically;
 use crate::source::records::{RecordError, sequence_of};
 use crate::source::{Origin, RawLedger};
 
@@ -434,7 +436,7 @@ impl Runner {
 
 fn write_config(path: &Path, table: &Table) -> Result<(), CoreError> {
     let text = toml::to_string(table).map_err(|error| CoreError::Internal(error.to_string()))?;
-    std::fs::write(path, text).map_err(failed(path))
+    write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(failed(path))
 }
 
 /// What is wrong with a stream.

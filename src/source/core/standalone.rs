@@ -4,13 +4,14 @@
 //! Other networks show a ledger again; this one cannot, because its node has no archive. So its
 //! stream is a file, which outlives both processes, instead of a pipe.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::error::CoreError;
 use super::storage::{Storage, failed};
 use crate::domain::LedgerSeq;
+use crate::durable::write_atomically;
 use crate::source::records::{LONGEST_LEDGER, record_length, sequence_of};
 
 /// Ledgers that are kept although they were fetched: they may not be stored yet.
@@ -145,11 +146,7 @@ fn filled(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
 
 /// Writes the file anew from `begin` on; it is there whole or as it was.
 fn without_beginning(path: &Path, mut file: File, begin: u64) -> io::Result<File> {
-    let unfinished = path.with_extension("new");
     file.seek(SeekFrom::Start(begin))?;
-    let mut shorter = File::create(&unfinished)?;
-    io::copy(&mut file, &mut shorter)?;
-    shorter.sync_all()?;
-    fs::rename(&unfinished, path)?;
+    write_atomically(path, |shorter| io::copy(&mut file, shorter).map(drop))?;
     File::options().append(true).open(path)
 }

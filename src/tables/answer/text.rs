@@ -8,6 +8,11 @@ use arrow::datatypes::{
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
     TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
+use time::Duration;
+use time::macros::date;
+
+/// After so many days the calendar begins anew.
+const DAYS_OF_400_YEARS: i64 = 146_097;
 
 fn primitive<T: ArrowPrimitiveType>(array: &dyn Array, at: usize) -> Option<T::Native> {
     array.as_primitive_opt::<T>().map(|array| array.value(at))
@@ -95,16 +100,10 @@ fn day(days: i64) -> String {
     if days.abs() == infinite {
         return infinity(days > 0);
     }
-    // Counted from the first of March of year 0, so that the day that a leap year has more comes last.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let leaps = day_of_era / 1_460 - day_of_era / 36_524 + day_of_era / 146_096;
-    let year_of_era = (day_of_era - leaps) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    // DuckDB has years that `Date` has not.
+    let date = date!(1970 - 01 - 01) + Duration::days(days.rem_euclid(DAYS_OF_400_YEARS));
+    let year = i64::from(date.year()) + 400 * days.div_euclid(DAYS_OF_400_YEARS);
+    let (month, day) = (u8::from(date.month()), date.day());
     match year {
         0..=9_999 => format!("{year:04}-{month:02}-{day:02}"),
         // More digits need a sign (ISO 8601, expanded form).

@@ -1,5 +1,5 @@
-//! The second implementation: decodes everything with `stellar-xdr` and takes out the same facts.
-//! Plain rather than fast; shares only error types with the walk, never code.
+//! The second implementation of decoding: reads everything with `stellar-xdr` and takes out the same
+//! facts. Plain rather than fast; shares only error types with the walk, never code.
 
 mod ledger;
 
@@ -9,9 +9,8 @@ use sha2::{Digest, Sha256};
 use stellar_xdr as x;
 use x::{Limits, ReadXdr, WriteXdr};
 
-use crate::domain::{ContractId, Hash32, LedgerSeq, NetworkId, RpcEventId, TxHash};
-
-use super::{DecodeError, EventType, Placement};
+use orrery::decode::{DecodeError, EventType, Placement};
+use orrery::domain::{ContractId, Hash32, LedgerSeq, NetworkId, RpcEventId, TxHash};
 
 pub use ledger::{Account, Event, Ledger, Transaction};
 

@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use crate::decode::{EntryKey, EventType, LedgerView, MuxedAccountView, Placement};
-use crate::domain::{ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
+use orrery::decode::{EntryKey, EventType, LedgerView, MuxedAccountView, Placement};
+use orrery::domain::{ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
 
 /// A decoded ledger with all that a [`LedgerView`] tells, owned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are those of LedgerView and HeaderView")]
 pub struct Ledger {
     pub version: u32,
     pub header: Vec<u8>,
@@ -20,9 +19,8 @@ pub struct Ledger {
     pub events: Vec<Event>,
 }
 
-/// A transaction; the fields are those of [`TransactionView`](crate::decode::TransactionView).
+/// A transaction; the fields are those of [`TransactionView`](orrery::decode::TransactionView).
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are those of TransactionView")]
 pub struct Transaction {
     pub application_order: u32,
     pub hash: TxHash,
@@ -42,15 +40,13 @@ pub struct Transaction {
 
 /// An account; the fields are those of [`MuxedAccountView`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are those of MuxedAccountView")]
 pub struct Account {
     pub ed25519: [u8; 32],
     pub id: Option<u64>,
 }
 
-/// An event; the fields are those of [`EventView`](crate::decode::EventView).
+/// An event; the fields are those of [`EventView`](orrery::decode::EventView).
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are those of EventView")]
 pub struct Event {
     pub transaction: usize,
     pub placement: Placement,

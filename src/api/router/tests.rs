@@ -1,0 +1,286 @@
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+
+use super::super::answer::Answer;
+use super::super::route::{Access, Call, Work};
+use super::super::{Deps, areas};
+use super::*;
+
+/// What a router says: the word for it, the template, and the values in its braces.
+type Outcome = (&'static str, &'static str, Vec<String>);
+
+fn names(template: &'static str) -> impl Iterator<Item = &'static str> {
+    template.split('/').filter_map(in_braces)
+}
+
+fn outcome(router: &Router, method: &Method, path: &str) -> Outcome {
+    match router.find(method, path) {
+        Match::Handle(route, values) => {
+            let values = names(route.template).map(|name| values.get(name).to_owned()).collect();
+            ("handle", route.template, values)
+        }
+        Match::Options(resource) => ("options", resource.template, Vec::new()),
+        Match::WrongMethod(resource) => ("wrong method", resource.template, Vec::new()),
+        Match::Unknown => ("unknown", "", Vec::new()),
+    }
+}
+
+fn served() -> Router {
+    Router::new(&areas()).unwrap()
+}
+
+fn nothing(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+    Ok(Answer::json(Vec::new()))
+}
+
+const fn route(method: &'static str, template: &'static str) -> Route {
+    Route::new(method, template, Access::Public, Work::Memory(nothing))
+}
+
+/// Resources of several shapes, with every method. Where two templates fit a path, the one that is
+/// spelled out further comes first.
+static MADE: [Route; 13] = [
+    route("GET", "/rest/webhooks/list"),
+    route("POST", "/rest/webhooks/new"),
+    route("GET", "/rest/webhooks/{id}"),
+    route("PATCH", "/rest/webhooks/{id}"),
+    route("PUT", "/rest/webhooks/{id}"),
+    route("DELETE", "/rest/webhooks/{id}"),
+    route("GET", "/rest/webhooks/{id}/deliveries"),
+    route("GET", "/rest/webhooks/{id}/deliveries/{delivery}"),
+    route("POST", "/rest/webhooks/{id}/deliveries/{delivery}/replay"),
+    route("GET", "/rest/passkey-indexer"),
+    route("GET", "/rest/passkey-indexer/api/lookup/address/{address}"),
+    route("GET", "/rest/passkey-indexer/api/lookup/{credential}"),
+    route("TRACE", "/{first}/{second}/{third}/{fourth}/{fifth}"),
+];
+
+#[test]
+fn paths_find_their_template() {
+    let router = served();
+    for (path, template, value) in [
+        ("/rest/events/by-ledger", "/rest/events/by-ledger", ""),
+        ("/rest/events/by-ledger/", "/rest/events/by-ledger", ""),
+        ("/rest/events/by-ledger/contracts", "/rest/events/by-ledger/contracts", ""),
+        ("/rest/%65vents/by-ledger", "/rest/events/by-ledger", ""),
+        ("/rest/events/by-tx/a%2Fb/", "/rest/events/by-tx/{tx_hex}", "a%2Fb"),
+        ("/rest/events/by-tx/{tx_hex}", "/rest/events/by-tx/{tx_hex}", "{tx_hex}"),
+        ("/rest/txs/%62y-hash/%78", "/rest/txs/by-hash/{tx_hex}", "%78"),
+        ("/rest/txs/by-hash/x", "/rest/txs/by-hash/{tx_hex}", "x"),
+        ("/rest/health", "/rest/health", ""),
+        ("/rest/health/live", "/rest/health/live", ""),
+    ] {
+        let values = Vec::from_iter((!value.is_empty()).then(|| value.to_owned()));
+        for method in [Method::GET, Method::HEAD] {
+            let found = outcome(&router, &method, path);
+            assert_eq!(found, ("handle", template, values.clone()));
+        }
+        assert_eq!(outcome(&router, &Method::OPTIONS, path).0, "options");
+        for method in [Method::POST, Method::DELETE, Method::TRACE, Method::CONNECT] {
+            assert_eq!(outcome(&router, &method, path).0, "wrong method");
+        }
+    }
+}
+
+#[test]
+fn a_method_finds_its_route() {
+    let router = served();
+    let id = |method, path| outcome(&router, &method, path);
+    let values = || vec!["7".to_owned()];
+    let program = ("handle", "/rest/retroshade/{id}", values());
+    assert_eq!(id(Method::DELETE, "/rest/retroshade/7"), program);
+    assert_eq!(id(Method::GET, "/rest/retroshade/7").0, "wrong method");
+    assert_eq!(id(Method::GET, "/rest/retroshade/list").0, "handle");
+    assert_eq!(id(Method::DELETE, "/rest/retroshade/list").0, "wrong method");
+    for method in [Method::GET, Method::POST, Method::DELETE] {
+        let found = id(method, "/rest/retroshade/7/backfill");
+        assert_eq!(found, ("handle", "/rest/retroshade/{id}/backfill", values()));
+    }
+    let allow = |path| match router.find(&Method::OPTIONS, path) {
+        Match::Options(resource) => resource.allow.clone(),
+        _ => panic!("{path} has no options"),
+    };
+    assert_eq!(allow("/rest/retroshade/7/backfill"), "GET, HEAD, POST, DELETE, OPTIONS");
+    assert_eq!(allow("/rest/retroshade/deploy"), "POST, OPTIONS");
+}
+
+#[test]
+fn a_template_may_have_several_braces_and_a_resource_any_method() {
+    let router = Router::new(&[&MADE]).unwrap();
+    let found = |method, path| outcome(&router, &method, path);
+    let webhook = "/rest/webhooks/{id}";
+    for method in [Method::GET, Method::HEAD, Method::PUT, Method::PATCH, Method::DELETE] {
+        assert_eq!(found(method, "/rest/webhooks/3"), ("handle", webhook, vec!["3".to_owned()]));
+    }
+    assert_eq!(found(Method::POST, "/rest/webhooks/3"), ("wrong method", webhook, Vec::new()));
+    let Match::Options(resource) = router.find(&Method::OPTIONS, "/rest/webhooks/3") else {
+        panic!("it has options");
+    };
+    assert_eq!(resource.allow, "GET, HEAD, PUT, PATCH, DELETE, OPTIONS");
+    let values = vec!["3".to_owned(), "d%2F1".to_owned()];
+    let replay = "/rest/webhooks/{id}/deliveries/{delivery}/replay";
+    assert_eq!(
+        found(Method::POST, "/rest/webhooks/3/%64eliveries/d%2F1/replay/"),
+        ("handle", replay, values.clone())
+    );
+    let delivery = "/rest/webhooks/{id}/deliveries/{delivery}";
+    assert_eq!(
+        found(Method::GET, "/rest/webhooks/3/deliveries/d%2F1"),
+        ("handle", delivery, values)
+    );
+    let lookup = "/rest/passkey-indexer/api/lookup/{credential}";
+    let address = "/rest/passkey-indexer/api/lookup/address/{address}";
+    let below = |segments: &str| format!("/rest/passkey-indexer/api/lookup/{segments}");
+    let get = |segments: &str| outcome(&router, &Method::GET, &below(segments));
+    assert_eq!(get("address"), ("handle", lookup, vec!["address".to_owned()]));
+    assert_eq!(get("address/G"), ("handle", address, vec!["G".to_owned()]));
+    assert_eq!(get("0xab/G").0, "unknown");
+    let all: Vec<_> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
+    assert_eq!(found(Method::TRACE, "/a/b/c/d/e"), ("handle", MADE[12].template, all));
+}
+
+#[test]
+fn other_paths_are_unknown() {
+    let router = served();
+    for path in [
+        "",
+        "/",
+        "*",
+        "/rest",
+        "/rest/",
+        "/health",
+        "/rest/health//",
+        "//rest/health",
+        "/rest//health",
+        "/rest/Health",
+        "/rest/events/by-tx",
+        "/rest/events/by-tx/",
+        "/rest/events/by-tx/a/b",
+        "/rest/events%2Fby-ledger",
+        "/rest/events/./by-ledger",
+        "/rest/health/../health",
+        "/rest/health/live/x",
+    ] {
+        assert_eq!(outcome(&router, &Method::GET, path).0, "unknown", "{path}");
+    }
+}
+
+#[test]
+fn tables_that_contradict_each_other_are_refused() {
+    static TWICE: [Route; 2] = [route("GET", "/x/{id}"), route("GET", "/x/{id}")];
+    static OTHER_NAME: [Route; 2] = [route("GET", "/x/{id}"), route("PUT", "/x/{name}")];
+    static PART: [Route; 1] = [route("GET", "/x/a{id}")];
+    static REST: [Route; 1] = [route("GET", "/x/{*rest}")];
+    static EMPTY: [Route; 1] = [route("GET", "/x/{}")];
+    for table in [&TWICE[..], &OTHER_NAME, &PART, &REST, &EMPTY] {
+        let Err(ApiError::Start(says)) = Router::new(&[table]).map(drop) else {
+            panic!("{} is accepted", table[0].template);
+        };
+        assert!(says.contains("route '/x/"), "{says}");
+    }
+}
+
+/// What is to be found, by comparing segment by segment with one template after the other: first as they
+/// are spelled, then with the literal ones decoded.
+fn expected(table: &[&'static Route], method: &Method, path: &str) -> Outcome {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let segments: Vec<&str> = path.split('/').collect();
+    let fits = |template: &str, decode: bool| {
+        let wanted: Vec<&str> = template.split('/').collect();
+        wanted.len() == segments.len()
+            && wanted.iter().zip(&segments).all(|(wanted, given)| {
+                let decoded = percent_decode_str(given).decode_utf8_lossy();
+                match in_braces(wanted) {
+                    Some(_) => !given.is_empty(),
+                    None => wanted == given || decode && *wanted == decoded,
+                }
+            })
+    };
+    let first = |decode| table.iter().find(|route| fits(route.template, decode));
+    let Some(template) = first(false).or_else(|| first(true)).map(|route| route.template) else {
+        return ("unknown", "", Vec::new());
+    };
+    let asked = if *method == Method::HEAD { &Method::GET } else { method };
+    let has = table.iter().any(|route| route.template == template && asked == route.method);
+    let values = template.split('/').zip(&segments).filter(|(wanted, _)| wanted.starts_with('{'));
+    match has {
+        true => ("handle", template, values.map(|(_, value)| (*value).to_owned()).collect()),
+        false if *method == Method::OPTIONS => ("options", template, Vec::new()),
+        false => ("wrong method", template, Vec::new()),
+    }
+}
+
+/// A path that is a template, or nearly so.
+fn path_like(random: &mut StdRng, table: &[&'static Route]) -> String {
+    const VALUES: [&str; 12] = [
+        "7", "list", "{id}", "a%2Fb", "%", "%zz", "%FF", "%6Cist", "address", "é", "a=b;c",
+        "%2e%2e",
+    ];
+    let template = table.choose(random).unwrap().template;
+    let mut segments: Vec<String> = template.split('/').map(str::to_owned).collect();
+    for segment in &mut segments {
+        if segment.starts_with('{') {
+            *segment = (*VALUES.choose(random).unwrap()).to_owned();
+        } else if random.random_bool(0.15) && !segment.is_empty() {
+            // One letter or all of them, in either case of its digits.
+            let whole = random.random_bool(0.2);
+            let at = random.random_range(0..segment.len());
+            let spelled = segment.bytes().enumerate().map(|(i, byte)| match byte {
+                byte if whole || i == at => match random.random_bool(0.5) {
+                    true => format!("%{byte:02x}"),
+                    false => format!("%{byte:02X}"),
+                },
+                byte => char::from(byte).to_string(),
+            });
+            *segment = spelled.collect();
+        }
+    }
+    let at = random.random_range(0..segments.len());
+    match random.random_range(0..14) {
+        0 => segments[at] = String::new(),
+        1 => segments.insert(at, String::new()),
+        2 => drop(segments.remove(at)),
+        3 => segments[at] = segments[at].to_uppercase(),
+        4 => segments[at].push_str("%2F"),
+        5 => segments[at] = (*VALUES.choose(random).unwrap()).to_owned(),
+        6 => segments.push((*VALUES.choose(random).unwrap()).to_owned()),
+        7 => segments[at].push('x'),
+        _ => {}
+    }
+    let slashes = [0, 0, 0, 1, 1, 2].choose(random).copied().unwrap();
+    segments.join("/") + &"/".repeat(slashes)
+}
+
+#[test]
+fn any_path_finds_what_comparing_with_each_template_finds() {
+    let methods = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::TRACE,
+        Method::from_bytes(b"QUERY").unwrap(),
+    ];
+    let mut random = StdRng::seed_from_u64(11);
+    let served: Vec<&'static Route> = areas().into_iter().flatten().collect();
+    let made: Vec<&'static Route> = MADE.iter().collect();
+    for (table, router) in
+        [(served, Router::new(&areas()).unwrap()), (made, Router::new(&[&MADE]).unwrap())]
+    {
+        let mut seen = HashMap::new();
+        for _ in 0..40_000 {
+            let path = path_like(&mut random, &table);
+            let method = methods.choose(&mut random).unwrap();
+            let found = outcome(&router, method, &path);
+            assert_eq!(found, expected(&table, method, &path), "{method} {path}");
+            *seen.entry(found.0).or_insert(0) += 1;
+        }
+        for word in ["handle", "options", "wrong method", "unknown"] {
+            assert!(seen[word] > 1_000, "{word} comes up too seldom: {seen:?}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Routes of an area as they may come, over real HTTP: several segments in braces, every method, handlers
+//! that wait, failures that are spelled otherwise.
+
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::{Barrier, oneshot};
+use warp::http::StatusCode;
+
+use super::super::ApiSettings;
+use super::super::answer::Answer;
+use super::super::route::{Access, Call, Route, Work};
+use super::*;
+use crate::auth::{Area, IssueRequest, Right, Scope, Tokens};
+use crate::domain::Network;
+use crate::observe::health::Health;
+use crate::source::http::{Timeouts, local_client};
+use crate::store::Store;
+
+/// Calls that wait for each other: many more than the server has threads.
+const TOGETHER: usize = 24;
+const LARGEST: usize = 1000;
+const READ: Access = Access::Token(Right { area: Area::Webhooks, scope: Scope::Read });
+const WRITE: Access = Access::Token(Right { area: Area::Webhooks, scope: Scope::Webhooks });
+const PART: &str = "/test/{owner}/parts/{part}";
+
+static ROUTES: [Route; 7] = [
+    Route::new("GET", PART, READ, Work::Blocking(echo)),
+    Route::new("POST", PART, WRITE, Work::Change(echo)).with_body(LARGEST),
+    Route::new("PUT", PART, WRITE, Work::Change(echo)).with_body(LARGEST),
+    Route::new("PATCH", PART, WRITE, Work::Change(echo)).with_body(LARGEST),
+    Route::new("DELETE", PART, WRITE, Work::Change(echo)),
+    Route::new("GET", "/test/together", Access::Public, Work::Waiting(together)),
+    Route {
+        failure: rpc_failure,
+        ..Route::new("POST", "/rpc", Access::Public, Work::Waiting(rpc)).with_body(LARGEST)
+    },
+];
+
+fn answer(value: &Value) -> Answer {
+    Answer::json(value.to_string().into_bytes())
+}
+
+fn echo(_: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let (owner, part) = (call.path.get("owner"), call.path.get("part"));
+    let body = String::from_utf8_lossy(call.body);
+    Ok(answer(&json!({ "owner": owner, "part": part, "query": call.query, "body": body })))
+}
+
+fn together<'a>(_: &'a Deps, _: &'a Call<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
+    static ALL: LazyLock<Barrier> = LazyLock::new(|| Barrier::new(TOGETHER));
+    async {
+        ALL.wait().await;
+        Ok(answer(&json!("together")))
+    }
+    .boxed()
+}
+
+fn rpc_error(id: &Value, code: i32, message: &str) -> Answer {
+    answer(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } }))
+}
+
+/// Failures outside of every method: always an object of JSON-RPC.
+fn rpc_failure(error: &ApiError) -> Answer {
+    let status = error.status_and_code().0;
+    let status = if status.is_server_error() { StatusCode::OK } else { status };
+    Answer { status, ..rpc_error(&Value::Null, -32603, &error.to_string()) }
+}
+
+/// Methods with errors and answers of their own, behind one path.
+fn rpc<'a>(deps: &'a Deps, call: &'a Call<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
+    async move {
+        let Ok(request) = serde_json::from_slice::<Value>(call.body) else {
+            return Ok(rpc_error(&Value::Null, -32700, "it is not JSON"));
+        };
+        let result = match request["method"].as_str() {
+            Some("getNetwork") => json!({ "passphrase": deps.network.passphrase() }),
+            Some("waits") => {
+                tokio::task::yield_now().await;
+                json!("waited")
+            }
+            Some("notify") => {
+                let none = Answer::json(Vec::new());
+                return Ok(Answer { status: StatusCode::NO_CONTENT, ..none });
+            }
+            Some("fails") => return Err(ApiError::NoPrograms),
+            Some("panics") => panic!("as it is asked to"),
+            _ => return Ok(rpc_error(&request["id"], -32601, "method not found")),
+        };
+        Ok(answer(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result })))
+    }
+    .boxed()
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// A server with these routes.
+struct Serving {
+    address: SocketAddr,
+    token: String,
+    reads_only: String,
+    client: reqwest::Client,
+    stop: oneshot::Sender<()>,
+    served: tokio::task::JoinHandle<Result<(), ApiError>>,
+    _directory: TempDir,
+}
+
+impl Serving {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let network = Network::from_name_or_passphrase("testnet");
+        let store = Arc::new(Store::open(directory.path(), Some(&network)).unwrap());
+        let tokens = Tokens::open(&directory.path().join("secrets"), &network).unwrap();
+        let token = tokens.issue(&IssueRequest::for_owner("ana")).unwrap().token;
+        let narrow = IssueRequest { scopes: vec![Scope::Read], ..IssueRequest::for_owner("ana") };
+        let reads_only = tokens.issue(&narrow).unwrap().token;
+        let deps = Deps {
+            store,
+            tokens: Arc::new(tokens),
+            health: Arc::new(Health::default()),
+            network,
+            settings: ApiSettings { rate_limit: None, readers: 1, ..ApiSettings::default() },
+            clock: Arc::new(now),
+            programs: None,
+            metrics: None,
+            on_request: None,
+        };
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let router = Router::new(&[&ROUTES]).unwrap();
+        let served = tokio::spawn(serve_routes(deps, router, listener, async {
+            let _ = stopped.await;
+        }));
+        let client = local_client(Timeouts::default()).unwrap();
+        Self { address, token, reads_only, client, stop, served, _directory: directory }
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        target: &str,
+        token: Option<&str>,
+        body: &str,
+    ) -> (u16, HeaderMap, String) {
+        let url = format!("http://{}{target}", self.address);
+        let mut request = self.client.request(method, url).body(body.to_owned());
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        (status, headers, response.text().await.unwrap())
+    }
+
+    async fn rpc(&self, body: &str) -> (u16, Value) {
+        let (status, headers, text) = self.ask(Method::POST, "/rpc", None, body).await;
+        assert_eq!(headers["access-control-allow-origin"], "*");
+        (status, serde_json::from_str(&text).unwrap_or_default())
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.served.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resource_has_its_methods_each_with_a_right_of_its_own() {
+    let serving = Serving::start().await;
+    let path = "/test/ana/parts/7%2F8?x=1";
+    let token = Some(serving.token.as_str());
+    for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+        let takes_body = method != Method::GET && method != Method::DELETE;
+        let body = if takes_body { "sent" } else { "" };
+        let (status, _, text) = serving.ask(method.clone(), path, token, body).await;
+        assert_eq!(status, 200, "{method}: {text}");
+        let expected = json!({ "owner": "ana", "part": "7%2F8", "query": "x=1", "body": body });
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected, "{method}");
+        let narrow = serving.ask(method.clone(), path, Some(&serving.reads_only), body).await.0;
+        assert_eq!(narrow, if method == Method::GET { 200 } else { 403 }, "{method}");
+        assert_eq!(serving.ask(method.clone(), path, None, body).await.0, 401, "{method}");
+        if takes_body {
+            let long = "x".repeat(LARGEST + 1);
+            assert_eq!(serving.ask(method, path, token, &long).await.0, 413);
+        }
+    }
+    let allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+    for (method, status) in [(Method::OPTIONS, 204), (Method::TRACE, 405)] {
+        let (answered, headers, _) = serving.ask(method, path, token, "").await;
+        assert_eq!((answered, headers["allow"].to_str().unwrap()), (status, allowed));
+    }
+    serving.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handlers_that_wait_keep_no_thread() {
+    let serving = Serving::start().await;
+    let calls = (0..TOGETHER).map(|_| serving.ask(Method::GET, "/test/together", None, ""));
+    for (status, _, text) in join_all(calls).await {
+        assert_eq!((status, &*text), (200, "\"together\""));
+    }
+    serving.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_route_spells_its_failures_in_its_own_way() {
+    let serving = Serving::start().await;
+    let call = |method: &str| json!({ "jsonrpc": "2.0", "id": 7, "method": method }).to_string();
+    let (status, answer) = serving.rpc(&call("getNetwork")).await;
+    assert_eq!((status, &answer["id"]), (200, &json!(7)));
+    assert!(answer["result"]["passphrase"].as_str().unwrap().contains("Test SDF"));
+    assert_eq!(serving.rpc(&call("waits")).await.1["result"], "waited");
+    assert_eq!(serving.rpc(&call("notify")).await, (204, Value::Null));
+    for (body, status, code) in [
+        (call("other"), 200, -32601),
+        ("{".to_owned(), 200, -32700),
+        (call("fails"), 200, -32603),
+        (call("panics"), 200, -32603),
+        ("x".repeat(LARGEST + 1), 413, -32603),
+    ] {
+        let (answered, answer) = serving.rpc(&body).await;
+        assert_eq!((answered, &answer["error"]["code"]), (status, &json!(code)), "{answer}");
+        assert_eq!(answer["jsonrpc"], "2.0");
+    }
+    let (status, headers, text) = serving.ask(Method::GET, "/rpc", None, "").await;
+    assert_eq!((status, headers["allow"].to_str().unwrap()), (405, "POST, OPTIONS"));
+    assert!(text.contains("-32603"), "{text}");
+    // A path that is nobody's is answered as everywhere else.
+    let (status, _, text) = serving.ask(Method::POST, "/rpc/x", None, "").await;
+    let told: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status, &told["code"]), (404, &json!("not_found")));
+    serving.stop().await;
+}

@@ -1,0 +1,97 @@
+//! Files that are there whole or as they were, also after a loss of power. Knows nothing of what is in them.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Readable for its owner alone: some of these files hold credentials.
+const PRIVATE: u32 = 0o600;
+
+/// Makes a file, or replaces it, by what `write` writes. It is written under another name beside the file,
+/// synced and renamed, and the directory is synced. Two writers of one path must exclude each other.
+///
+/// # Errors
+/// When something cannot be written; then the file is as it was, unless only the directory could not be
+/// synced.
+pub fn write_atomically(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    let draft = draft_of(path);
+    let written = write_draft(&draft, write).and_then(|()| fs::rename(&draft, path));
+    if let Err(error) = written {
+        // What matters is why it could not be written; the next writer takes the same name.
+        let _ = fs::remove_file(&draft);
+        return Err(error);
+    }
+    match path.parent() {
+        Some(directory) if directory != Path::new("") => File::open(directory)?.sync_all(),
+        _ => File::open(".")?.sync_all(),
+    }
+}
+
+/// The same name for every writer, so that a crash leaves one draft at the most.
+fn draft_of(path: &Path) -> PathBuf {
+    let mut draft = OsString::from(path);
+    draft.push(".new");
+    draft.into()
+}
+
+fn write_draft(draft: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let mut options = File::options();
+    let mut file = options.write(true).create(true).truncate(true).mode(PRIVATE).open(draft)?;
+    // One that a crash left behind keeps its mode.
+    file.set_permissions(Permissions::from_mode(PRIVATE))?;
+    write(&mut file)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_is_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("order.json");
+        fs::write(&path, "an earlier one, which is longer").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        // Left behind by a crash, with another mode.
+        fs::write(draft_of(&path), "half of a draft, and longer than all others together").unwrap();
+        fs::set_permissions(draft_of(&path), Permissions::from_mode(0o666)).unwrap();
+        for text in ["first", "second", ""] {
+            write_atomically(&path, |file| file.write_all(text.as_bytes())).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, PRIVATE);
+            assert_eq!(names(directory.path()), ["order.json"]);
+        }
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_the_file_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        let fail = |file: &mut File| {
+            file.write_all(b"half")?;
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        };
+        assert_eq!(write_atomically(&path, fail).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(names(directory.path()).is_empty());
+        write_atomically(&path, |file| file.write_all(b"whole")).unwrap();
+        assert!(write_atomically(&path, fail).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
+        assert_eq!(names(directory.path()), ["state"]);
+        let elsewhere = directory.path().join("missing").join("state");
+        let missing = write_atomically(&elsewhere, |_| Ok(())).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+}
