@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 
 use crate::decode::EventType;
-use crate::domain::ContractId;
+use crate::domain::{CloseTime, ContractId};
 use crate::store::{EventRecord, TransactionRecord};
 
 /// Topics that have a field of their own.
@@ -50,7 +50,7 @@ pub struct List {
     out: Vec<u8>,
     /// Neighbours share their ledger and often transaction, contract and some topics: each is
     /// spelled once.
-    time: Option<(u64, [u8; 20])>,
+    time: Option<(CloseTime, Vec<u8>)>,
     tx: Option<([u8; 32], [u8; 64])>,
     contract: Option<([u8; 32], String)>,
     topics: [Spelled; REMEMBERED_TOPICS],
@@ -119,8 +119,7 @@ impl List {
         self.optional(event.event_index);
         self.raw(",\"ledger\":");
         self.number(u64::from(event.ledger.0));
-        self.raw(",\"ledger_closed_at\":");
-        self.time(event.closed_at);
+        self.close_time(event.closed_at);
         self.raw(match event.event_type {
             EventType::Contract => ",\"type\":\"contract\"",
             EventType::System => ",\"type\":\"system\"",
@@ -143,8 +142,7 @@ impl List {
         self.hex(transaction.tx);
         self.raw(",\"ledger\":");
         self.number(u64::from(transaction.position.ledger.0));
-        self.raw(",\"ledger_closed_at\":");
-        self.time(transaction.closed_at);
+        self.close_time(transaction.closed_at);
         self.raw(",\"application_order\":");
         self.number(u64::from(transaction.position.application_order));
         self.raw(",\"successful\":");
@@ -278,15 +276,25 @@ impl List {
         self.contract = Some(spelled);
     }
 
-    fn time(&mut self, unix_seconds: u64) {
-        let spelled = match self.time {
-            Some(known) if known.0 == unix_seconds => known,
-            _ => (unix_seconds, iso_8601(unix_seconds)),
-        };
-        self.out.push(b'"');
-        self.out.extend_from_slice(&spelled.1);
-        self.out.push(b'"');
-        self.time = Some(spelled);
+    /// The fields that tell when a ledger closed: one with seconds, and where the network gives
+    /// milliseconds, these in it and a number beside it.
+    fn close_time(&mut self, time: CloseTime) {
+        if let Some((known, fields)) = &self.time
+            && *known == time
+        {
+            self.out.extend_from_slice(fields);
+            return;
+        }
+        let start = self.out.len();
+        self.raw(",\"ledger_closed_at\":\"");
+        let (text, length) = iso_8601(time);
+        self.out.extend_from_slice(&text[..length]);
+        self.raw("\"");
+        if let Some(milliseconds) = time.milliseconds() {
+            self.raw(",\"ledger_closed_at_ms\":");
+            self.number(milliseconds);
+        }
+        self.time = Some((time, self.out[start..].to_vec()));
     }
 }
 
@@ -305,15 +313,16 @@ fn hex_digits(hash: &[u8; 32]) -> [u8; 64] {
     digits
 }
 
-/// `2024-02-20T17:00:00Z`. A time that no ledger can have is shown as the last second of 9999.
-fn iso_8601(unix_seconds: u64) -> [u8; 20] {
-    let time = i64::try_from(unix_seconds)
+/// `2024-02-20T17:00:00Z`, or with milliseconds `2024-02-20T17:00:00.123Z`, and its length. A time that
+/// no ledger can have is shown as the last one of 9999.
+fn iso_8601(closed: CloseTime) -> ([u8; 24], usize) {
+    let known = i64::try_from(closed.seconds())
         .ok()
-        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
-        .unwrap_or(LATEST);
+        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
+    let time = known.unwrap_or(LATEST);
     let year = u32::try_from(time.year()).unwrap_or(0);
     let (hour, minute, second) = time.to_hms();
-    let mut text = *b"0000-00-00T00:00:00Z";
+    let mut text = *b"0000-00-00T00:00:00.000Z";
     let mut put = |at: usize, value: u32| {
         text[at] = b'0' + (value / 10 % 10) as u8;
         text[at + 1] = b'0' + (value % 10) as u8;
@@ -325,7 +334,18 @@ fn iso_8601(unix_seconds: u64) -> [u8; 20] {
     put(11, u32::from(hour));
     put(14, u32::from(minute));
     put(17, u32::from(second));
-    text
+    match closed.milliseconds() {
+        None => {
+            text[19] = b'Z';
+            (text, 20)
+        }
+        Some(milliseconds) => {
+            let part = if known.is_some() { (milliseconds % 1000) as u32 } else { 999 };
+            put(21, part);
+            text[20] = b'0' + (part / 100) as u8;
+            (text, 24)
+        }
+    }
 }
 
 #[cfg(test)]
@@ -351,6 +371,11 @@ mod tests {
         bytes
     }
 
+    fn shown(closed: CloseTime) -> String {
+        let (text, length) = iso_8601(closed);
+        String::from_utf8(text[..length].to_vec()).unwrap()
+    }
+
     /// The fields as an unhurried reader of the interface would build them.
     fn expected_event(event: &EventRecord<'_>) -> Value {
         let topics: Vec<_> = event.topics.iter().map(|topic| STANDARD.encode(topic)).collect();
@@ -361,11 +386,14 @@ mod tests {
             "tx": Hash32(*event.tx).to_string(),
             "event_index": event.event_index,
             "ledger": event.ledger.0,
-            "ledger_closed_at": str::from_utf8(&iso_8601(event.closed_at)).unwrap(),
+            "ledger_closed_at": shown(event.closed_at),
             "type": if event.event_type == EventType::System { "system" } else { "contract" },
             "application_order": event.application_order,
             "op_index": event.op_index,
         });
+        if let CloseTime::Milliseconds(milliseconds) = event.closed_at {
+            expected["ledger_closed_at_ms"] = json!(milliseconds);
+        }
         for position in 0..10 {
             expected[format!("topic{}", position + 1)] = json!(topics.get(position));
         }
@@ -390,7 +418,10 @@ mod tests {
             let event = EventRecord {
                 id: EventId(random.next_u64() >> random.random_range(0..64)),
                 ledger: LedgerSeq(random.next_u32()),
-                closed_at: u64::from(random.next_u32()),
+                closed_at: match random.random_bool(0.5) {
+                    true => CloseTime::Seconds(u64::from(random.next_u32())),
+                    false => CloseTime::Milliseconds(random.next_u64() >> 20),
+                },
                 tx: &tx,
                 application_order: random.next_u32() >> 12,
                 op_index: operation.then(|| random.random_range(0..100)),
@@ -414,7 +445,7 @@ mod tests {
         list.event(&EventRecord {
             id: EventId(u64::MAX),
             ledger: LedgerSeq(3),
-            closed_at: 1_708_448_400,
+            closed_at: CloseTime::Seconds(1_708_448_400),
             tx: &[0xab; 32],
             application_order: 1,
             op_index: None,
@@ -444,7 +475,7 @@ mod tests {
                 tx: &[8; 32],
                 inner_tx,
                 position: TransactionPosition { ledger: LedgerSeq(7), application_order: 2 },
-                closed_at: 0,
+                closed_at: CloseTime::Seconds(0),
                 successful: inner_tx.is_none(),
                 source_account: "MA",
                 fee_account: "GA",
@@ -488,8 +519,55 @@ mod tests {
 
     #[test]
     fn times_have_four_digit_years() {
-        assert_eq!(iso_8601(951_782_399), *b"2000-02-28T23:59:59Z");
-        assert_eq!(iso_8601(u64::MAX), *b"9999-12-31T23:59:59Z");
-        assert_eq!(iso_8601(253_402_300_800), *b"9999-12-31T23:59:59Z");
+        let of_seconds = |seconds| shown(CloseTime::Seconds(seconds));
+        assert_eq!(of_seconds(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(of_seconds(u64::MAX), "9999-12-31T23:59:59Z");
+        assert_eq!(of_seconds(253_402_300_800), "9999-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn milliseconds_have_three_digits() {
+        let of_milliseconds = |milliseconds| shown(CloseTime::Milliseconds(milliseconds));
+        assert_eq!(of_milliseconds(951_782_399_007), "2000-02-28T23:59:59.007Z");
+        assert_eq!(of_milliseconds(951_782_399_980), "2000-02-28T23:59:59.980Z");
+        assert_eq!(of_milliseconds(253_402_300_799_123), "9999-12-31T23:59:59.123Z");
+        assert_eq!(of_milliseconds(253_402_300_800_000), "9999-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn neighbours_of_one_second_keep_their_milliseconds() {
+        let times = [1_999, 1_999, 1_998].map(CloseTime::Milliseconds);
+        let mut list = List::with_room_for(3);
+        for closed_at in times.into_iter().chain([CloseTime::Seconds(1)]) {
+            list.event(&EventRecord {
+                id: EventId(1),
+                ledger: LedgerSeq(3),
+                closed_at,
+                tx: &[0xab; 32],
+                application_order: 1,
+                op_index: None,
+                event_index: None,
+                contract: None,
+                event_type: EventType::Contract,
+                topics: &[],
+                data: &[],
+            });
+        }
+        let written: Vec<Value> = serde_json::from_slice(&list.finish()).unwrap();
+        let shown: Vec<_> = written
+            .iter()
+            .map(|event| {
+                (event["ledger_closed_at"].as_str().unwrap(), &event["ledger_closed_at_ms"])
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("1970-01-01T00:00:01.999Z", &json!(1_999)),
+                ("1970-01-01T00:00:01.999Z", &json!(1_999)),
+                ("1970-01-01T00:00:01.998Z", &json!(1_998)),
+                ("1970-01-01T00:00:01Z", &Value::Null),
+            ]
+        );
     }
 }

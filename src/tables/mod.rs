@@ -41,7 +41,7 @@ use self::query::{QueryAnswer, QueryError, QueryRequest};
 use self::schema::ProgramSchema;
 use self::wire::{Failure, Question, Reply, Request};
 pub use crate::confinement::Confinement;
-use crate::domain::{Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
+use crate::domain::{CloseTime, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
 
 /// After its time is up, a query has so long to end before its process is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -174,8 +174,8 @@ pub struct Row {
     pub event_id: Hash32,
     /// The ledger of the transaction.
     pub ledger: LedgerSeq,
-    /// When the ledger was closed, in seconds since 1970.
-    pub closed_at: i64,
+    /// When the ledger closed.
+    pub closed_at: CloseTime,
 }
 
 /// What identifies a row: SHA-256 over the program's number (4 bytes, big-endian), the transaction's hash

@@ -1,13 +1,24 @@
 //! Decoding: the borrowed walk against the full decode, on real ledgers, on mutated ones and on
 //! ledgers made for what real ones do not show.
 
+#[path = "../common"]
+mod common {
+    // Other tests use the rest.
+    #[allow(dead_code)]
+    pub mod newest;
+}
+// Other tests use the rest.
+#[allow(dead_code)]
+#[path = "../programs/engine_text.rs"]
+mod engine_text;
+
 mod builder;
 mod changes;
 mod fixtures;
 mod limits;
 mod made;
 mod mutations;
-
+mod newest;
 mod real;
 mod variants;
 
