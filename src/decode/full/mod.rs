@@ -1,6 +1,7 @@
 //! The second implementation: decodes everything with `stellar-xdr` and takes out the same facts.
 //! Plain rather than fast; shares only error types with the walk, never code.
 
+mod close_time;
 mod ledger;
 
 use std::ops::Range;
@@ -43,7 +44,7 @@ pub fn decode(raw: &[u8], network: &NetworkId) -> Result<Ledger, Error> {
     let (version, entry, envelopes, applied) = parts(meta);
     let header = entry.header;
     let ledger = LedgerSeq(header.ledger_seq);
-    let close_time_ms = close_time_ms(ledger, &header.scp_value)?;
+    let close_time_ms = close_time::milliseconds(ledger, &header.scp_value)?;
     check_counts(ledger, &envelopes, &applied)?;
     let envelopes = match_envelopes(ledger, envelopes, &applied, network)?;
 
@@ -66,19 +67,6 @@ pub fn decode(raw: &[u8], network: &NetworkId) -> Result<Ledger, Error> {
         transactions,
         events,
     })
-}
-
-fn close_time_ms(ledger: LedgerSeq, agreed: &x::StellarValue) -> Result<Option<u64>, DecodeError> {
-    let milliseconds = match &agreed.ext {
-        x::StellarValueExt::SignedMs(value) => value.close_time_ms.0,
-        x::StellarValueExt::EmptyTxSetMs(value) => value.close_time_ms.0,
-        _ => return Ok(None),
-    };
-    let seconds = agreed.close_time.0;
-    match milliseconds / 1000 == seconds {
-        true => Ok(Some(milliseconds)),
-        false => Err(DecodeError::CloseTimes { ledger, seconds, milliseconds }),
-    }
 }
 
 fn encode(value: &impl WriteXdr) -> Result<Vec<u8>, x::Error> {

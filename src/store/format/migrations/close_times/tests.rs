@@ -1,6 +1,9 @@
 //! A store of format 2.1 becomes the store that this version would have made.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -36,7 +39,7 @@ fn fill(directory: &Path) {
     let mut sandbox = sandbox.with_milliseconds(LedgerSeq(MILLISECONDS_FROM), 3);
     let store = Store::open(directory, Some(&network())).unwrap();
     let options =
-        IndexOptions { classic_events: true, fee_events: true, ..IndexOptions::default() };
+        IndexOptions { classic_events: true, fee_events: true, contracts: None, raw_ledgers: true };
     for _ in 2..=LAST {
         let xdr = sandbox.next_ledger().unwrap();
         let view = decode::decode(&xdr, network().id()).unwrap();
@@ -134,6 +137,47 @@ fn a_migration_that_was_broken_off_goes_on() {
             });
             let _ = run(&database, 4);
         }
+        drop(Store::open(directory, None).unwrap());
+        assert!(contents(directory) == expected, "round {round}");
+    }
+    assert_sound(directory);
+}
+
+/// In whose directory a process migrates that is to be killed.
+const TO_MIGRATE: &str = "ORRERY_TEST_MIGRATED_DIRECTORY";
+
+/// Not a test of its own: what the next one kills.
+#[test]
+#[ignore = "is run in a process that is killed"]
+fn migrates_until_it_is_killed() {
+    let Some(directory) = std::env::var_os(TO_MIGRATE) else { return };
+    let database = database(Path::new(&directory));
+    println!("begins");
+    run(&database, 1).unwrap();
+}
+
+#[test]
+fn a_killed_migration_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    fill(directory);
+    let expected = contents(directory);
+    let name = std::any::type_name_of_val(&migrates_until_it_is_killed);
+    let (_, path) = name.split_once("::").expect("the crate, and the path in it");
+    let mut rng = ChaCha8Rng::seed_from_u64(2);
+    for round in 0..10 {
+        make_old(directory, |_| true);
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([path, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(TO_MIGRATE, directory)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.ends_with("begins")), "it begins");
+        std::thread::sleep(Duration::from_micros(rng.random_range(0..20_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
         drop(Store::open(directory, None).unwrap());
         assert!(contents(directory) == expected, "round {round}");
     }
