@@ -67,7 +67,7 @@ pub struct Universe {
 /// one to the next time also runs backwards: no order may come of it.
 fn close_time(sequence: u32) -> CloseTime {
     let sequence = u64::from(sequence);
-    let seconds = 1_700_000_000 + (sequence / 4 ^ 1);
+    let seconds = 1_700_000_000 + ((sequence / 4) ^ 1);
     match sequence % 7 {
         0..3 => CloseTime::Seconds(seconds),
         _ => CloseTime::Milliseconds(seconds * 1000 + (sequence * 677) % 1000),

@@ -94,8 +94,14 @@ fn a_dropped_set_leaves_an_empty_ledger_and_no_trace() {
         let mut sandbox =
             Sandbox::new(configuration()).unwrap().with_milliseconds(from, PER_SECOND);
         sandbox.skip_to(LedgerSeq(30)).unwrap();
-        let mut proposed = sandbox.clone();
-        let proposed = decode(&proposed.next_ledger().unwrap());
+        // Some ledgers are empty anyway.
+        let proposed = loop {
+            let proposed = decode(&sandbox.clone().next_ledger().unwrap());
+            if !proposed.tx_processing.is_empty() {
+                break proposed;
+            }
+            sandbox.next_ledger().unwrap();
+        };
         let visitors = sandbox.visitors.clone();
         let before = sandbox.latest_hash();
         let dropped = decode(&sandbox.next_ledger_without_set().unwrap());
@@ -104,7 +110,7 @@ fn a_dropped_set_leaves_an_empty_ledger_and_no_trace() {
         assert_eq!(value.tx_set_hash, Hash([0; 32]));
         let (_, hash, _) = signed(value);
         assert_eq!(*hash, proposed.ledger_header.header.scp_value.tx_set_hash);
-        assert!(!proposed.tx_processing.is_empty() && dropped.tx_processing.is_empty());
+        assert!(dropped.tx_processing.is_empty());
         assert!(envelopes(&dropped).is_empty());
         let GeneralizedTransactionSet::V1(set) = &dropped.tx_set;
         assert_eq!(set.previous_ledger_hash.0, before.0);
