@@ -186,6 +186,7 @@ mod tests {
             sequence: LedgerSeq(5),
             protocol: 25,
             close_time: 0,
+            close_time_ms: None,
         };
         assert_eq!(verify_header(&header), Ok(()));
         header.hash = Hash32::default();

@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use orrery::decode::{EventType, EventView, LedgerView, Placement};
-use orrery::domain::{ContractId, EventId, LedgerSeq};
+use orrery::domain::{CloseTime, ContractId, EventId, LedgerSeq};
 use orrery::store::EventRecord;
 use rusqlite::{CachedStatement, Connection, Result, Row, params};
 use stellar_xdr::{ContractEventBody, DiagnosticEvent, Limits, ReadXdr, ScVal, WriteXdr};
@@ -167,7 +167,7 @@ fn visit_row(
     visit(&EventRecord {
         id: EventId(toid),
         ledger: LedgerSeq((toid >> 32) as u32),
-        closed_at: row.get::<_, i64>(3)? as u64,
+        closed_at: CloseTime::Seconds(row.get::<_, i64>(3)? as u64),
         tx: &tx,
         application_order: (toid >> 12 & 0xf_ffff) as u32,
         op_index: Some((toid & 0xfff) as u32),

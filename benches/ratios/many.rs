@@ -220,6 +220,7 @@ impl Generated<'_> {
             sequence: self.sequence,
             protocol: self.template.view.header.protocol,
             close_time: self.close_time,
+            close_time_ms: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Rows to fill tables with: what a program of an exchange would emit, three rows a run.
 
-use orrery::domain::{ContractId, Emit, LedgerSeq, ProgramId, TxHash};
+use orrery::domain::{CloseTime, ContractId, Emit, LedgerSeq, ProgramId, TxHash};
 use orrery::tables::schema::{ProgramSchema, SchemaLimits};
 use orrery::tables::{Change, Row, event_id};
 use stellar_xdr::{Int128Parts, ScMap, ScMapEntry, ScString, ScSymbol, ScVal};
@@ -38,7 +38,7 @@ impl Swaps {
                 transaction,
                 event_id: event_id(PROGRAM, &transaction, at),
                 ledger: ledger(run),
-                closed_at: closed_at(run),
+                closed_at: CloseTime::Seconds(closed_at(run)),
             }));
         }
         Self { schema, rows }
@@ -73,7 +73,7 @@ impl Swaps {
             transaction: row.transaction.to_string(),
             event_id: row.event_id.to_string(),
             ledger: i64::from(row.ledger.0),
-            closed_at: row.closed_at,
+            closed_at: row.closed_at.seconds() as i64,
             amount: amount(run),
             fee: fee(run),
             pool: pool(part),
@@ -114,8 +114,8 @@ fn ledger(run: u64) -> LedgerSeq {
     LedgerSeq(1_000 + (run / 100) as u32)
 }
 
-fn closed_at(run: u64) -> i64 {
-    1_700_000_000 + (run / 100) as i64 * 5
+fn closed_at(run: u64) -> u64 {
+    1_700_000_000 + run / 100 * 5
 }
 
 fn emit(run: u64, part: u64) -> Emit {

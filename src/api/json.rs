@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 
 use crate::decode::EventType;
-use crate::domain::ContractId;
+use crate::domain::{CloseTime, ContractId};
 use crate::store::{EventRecord, TransactionRecord};
 
 /// Topics that have a field of their own.
@@ -50,7 +50,7 @@ pub struct List {
     out: Vec<u8>,
     /// Neighbours share their ledger and often transaction, contract and some topics: each is
     /// spelled once.
-    time: Option<(u64, [u8; 20])>,
+    time: Option<(CloseTime, Vec<u8>)>,
     tx: Option<([u8; 32], [u8; 64])>,
     contract: Option<([u8; 32], String)>,
     topics: [Spelled; REMEMBERED_TOPICS],
@@ -119,8 +119,7 @@ impl List {
         self.optional(event.event_index);
         self.raw(",\"ledger\":");
         self.number(u64::from(event.ledger.0));
-        self.raw(",\"ledger_closed_at\":");
-        self.time(event.closed_at);
+        self.close_time(event.closed_at);
         self.raw(match event.event_type {
             EventType::Contract => ",\"type\":\"contract\"",
             EventType::System => ",\"type\":\"system\"",
@@ -143,8 +142,7 @@ impl List {
         self.hex(transaction.tx);
         self.raw(",\"ledger\":");
         self.number(u64::from(transaction.position.ledger.0));
-        self.raw(",\"ledger_closed_at\":");
-        self.time(transaction.closed_at);
+        self.close_time(transaction.closed_at);
         self.raw(",\"application_order\":");
         self.number(u64::from(transaction.position.application_order));
         self.raw(",\"successful\":");
@@ -278,15 +276,25 @@ impl List {
         self.contract = Some(spelled);
     }
 
-    fn time(&mut self, unix_seconds: u64) {
-        let spelled = match self.time {
-            Some(known) if known.0 == unix_seconds => known,
-            _ => (unix_seconds, iso_8601(unix_seconds)),
-        };
-        self.out.push(b'"');
-        self.out.extend_from_slice(&spelled.1);
-        self.out.push(b'"');
-        self.time = Some(spelled);
+    /// The fields that tell when a ledger closed: one with seconds, and where the network gives
+    /// milliseconds, these in it and a number beside it.
+    fn close_time(&mut self, time: CloseTime) {
+        if let Some((known, fields)) = &self.time
+            && *known == time
+        {
+            self.out.extend_from_slice(fields);
+            return;
+        }
+        let start = self.out.len();
+        self.raw(",\"ledger_closed_at\":\"");
+        let (text, length) = iso_8601(time);
+        self.out.extend_from_slice(&text[..length]);
+        self.raw("\"");
+        if let Some(milliseconds) = time.milliseconds() {
+            self.raw(",\"ledger_closed_at_ms\":");
+            self.number(milliseconds);
+        }
+        self.time = Some((time, self.out[start..].to_vec()));
     }
 }
 
@@ -305,15 +313,16 @@ fn hex_digits(hash: &[u8; 32]) -> [u8; 64] {
     digits
 }
 
-/// `2024-02-20T17:00:00Z`. A time that no ledger can have is shown as the last second of 9999.
-fn iso_8601(unix_seconds: u64) -> [u8; 20] {
-    let time = i64::try_from(unix_seconds)
+/// `2024-02-20T17:00:00Z`, or with milliseconds `2024-02-20T17:00:00.123Z`, and its length. A time that
+/// no ledger can have is shown as the last one of 9999.
+fn iso_8601(closed: CloseTime) -> ([u8; 24], usize) {
+    let known = i64::try_from(closed.seconds())
         .ok()
-        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
-        .unwrap_or(LATEST);
+        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
+    let time = known.unwrap_or(LATEST);
     let year = u32::try_from(time.year()).unwrap_or(0);
     let (hour, minute, second) = time.to_hms();
-    let mut text = *b"0000-00-00T00:00:00Z";
+    let mut text = *b"0000-00-00T00:00:00.000Z";
     let mut put = |at: usize, value: u32| {
         text[at] = b'0' + (value / 10 % 10) as u8;
         text[at + 1] = b'0' + (value % 10) as u8;
@@ -325,171 +334,19 @@ fn iso_8601(unix_seconds: u64) -> [u8; 20] {
     put(11, u32::from(hour));
     put(14, u32::from(minute));
     put(17, u32::from(second));
-    text
+    match closed.milliseconds() {
+        None => {
+            text[19] = b'Z';
+            (text, 20)
+        }
+        Some(milliseconds) => {
+            let part = if known.is_some() { (milliseconds % 1000) as u32 } else { 999 };
+            put(21, part);
+            text[20] = b'0' + (part / 100) as u8;
+            (text, 24)
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use base64::engine::general_purpose::STANDARD;
-    use rand::rngs::StdRng;
-    use rand::{Rng, RngCore, SeedableRng};
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::domain::{EventId, Hash32, LedgerSeq};
-    use crate::store::TransactionPosition;
-
-    fn bytes(random: &mut StdRng, longest: usize) -> Vec<u8> {
-        let mut bytes = vec![0; random.random_range(0..=longest)];
-        random.fill_bytes(&mut bytes);
-        bytes
-    }
-
-    fn array(random: &mut StdRng) -> [u8; 32] {
-        let mut bytes = [0; 32];
-        random.fill_bytes(&mut bytes);
-        bytes
-    }
-
-    /// The fields as an unhurried reader of the interface would build them.
-    fn expected_event(event: &EventRecord<'_>) -> Value {
-        let topics: Vec<_> = event.topics.iter().map(|topic| STANDARD.encode(topic)).collect();
-        let mut expected = json!({
-            "id": event.id.0,
-            "contract_id": event.contract.map_or(String::new(), |c| ContractId(*c).to_string()),
-            "data": STANDARD.encode(event.data),
-            "tx": Hash32(*event.tx).to_string(),
-            "event_index": event.event_index,
-            "ledger": event.ledger.0,
-            "ledger_closed_at": str::from_utf8(&iso_8601(event.closed_at)).unwrap(),
-            "type": if event.event_type == EventType::System { "system" } else { "contract" },
-            "application_order": event.application_order,
-            "op_index": event.op_index,
-        });
-        for position in 0..10 {
-            expected[format!("topic{}", position + 1)] = json!(topics.get(position));
-        }
-        if topics.len() > 10 {
-            expected["topics"] = json!(topics);
-        }
-        expected
-    }
-
-    #[test]
-    fn events_read_back_as_they_were() {
-        let mut random = StdRng::seed_from_u64(1);
-        let mut list = List::with_room_for(1);
-        let mut expected = Vec::new();
-        for _ in 0..500 {
-            let topics: Vec<_> =
-                (0..random.random_range(0..14)).map(|_| bytes(&mut random, 40)).collect();
-            let topics: Vec<&[u8]> = topics.iter().map(Vec::as_slice).collect();
-            let (contract, tx, data) =
-                (array(&mut random), array(&mut random), bytes(&mut random, 300));
-            let operation = random.random_bool(0.8);
-            let event = EventRecord {
-                id: EventId(random.next_u64() >> random.random_range(0..64)),
-                ledger: LedgerSeq(random.next_u32()),
-                closed_at: u64::from(random.next_u32()),
-                tx: &tx,
-                application_order: random.next_u32() >> 12,
-                op_index: operation.then(|| random.random_range(0..100)),
-                event_index: operation.then(|| random.random_range(0..1000)),
-                contract: random.random_bool(0.9).then_some(&contract),
-                event_type: if operation { EventType::Contract } else { EventType::System },
-                topics: &topics,
-                data: &data,
-            };
-            list.event(&event);
-            expected.push(expected_event(&event));
-        }
-        let written: Vec<Value> = serde_json::from_slice(&list.finish()).unwrap();
-        assert_eq!(written, expected);
-    }
-
-    #[test]
-    fn the_first_fields_come_in_the_documented_order() {
-        let mut list = List::with_room_for(1);
-        let topics: [&[u8]; 1] = [&[0, 0, 0, 1]];
-        list.event(&EventRecord {
-            id: EventId(u64::MAX),
-            ledger: LedgerSeq(3),
-            closed_at: 1_708_448_400,
-            tx: &[0xab; 32],
-            application_order: 1,
-            op_index: None,
-            event_index: None,
-            contract: None,
-            event_type: EventType::Contract,
-            topics: &topics,
-            data: &[],
-        });
-        let expected = concat!(
-            r#"[{"id":18446744073709551615,"contract_id":"","topic1":"AAAAAQ==","topic2":null,"#,
-            r#""topic3":null,"topic4":null,"topic5":null,"topic6":null,"topic7":null,"topic8":null,"#,
-            r#""topic9":null,"topic10":null,"data":"","tx":"abababababababababababababababababab"#,
-            r#"abababababababababababababab","event_index":null,"ledger":3,"ledger_closed_at":"#,
-            r#""2024-02-20T17:00:00Z","type":"contract","application_order":1,"op_index":null}]"#,
-        );
-        assert_eq!(String::from_utf8(list.finish()).unwrap(), expected);
-    }
-
-    #[test]
-    fn transactions_read_back_as_they_were() {
-        let contracts = [ContractId([1; 32]), ContractId([2; 32])];
-        let mut list = List::with_room_for(1);
-        let mut expected = Vec::new();
-        for inner_tx in [None, Some(&[9; 32])] {
-            list.transaction(&TransactionRecord {
-                tx: &[8; 32],
-                inner_tx,
-                position: TransactionPosition { ledger: LedgerSeq(7), application_order: 2 },
-                closed_at: 0,
-                successful: inner_tx.is_none(),
-                source_account: "MA",
-                fee_account: "GA",
-                fee_charged: i64::MAX,
-                contracts: &contracts[..if inner_tx.is_none() { 2 } else { 0 }],
-                event_count: 4,
-                envelope: &[1],
-                result: &[2, 3],
-                meta: &[4, 5, 6],
-            });
-            expected.push(json!({
-                "tx": "08".repeat(32),
-                "ledger": 7,
-                "ledger_closed_at": "1970-01-01T00:00:00Z",
-                "application_order": 2,
-                "successful": inner_tx.is_none(),
-                "fee_bump": inner_tx.is_some(),
-                "inner_tx": inner_tx.map(|_| "09".repeat(32)),
-                "source_account": "MA",
-                "fee_account": "GA",
-                "fee_charged": "9223372036854775807",
-                "contracts": if inner_tx.is_none() {
-                    contracts.iter().map(ToString::to_string).collect::<Vec<_>>()
-                } else {
-                    Vec::new()
-                },
-                "event_count": 4,
-                "envelope_xdr": "AQ==",
-                "result_xdr": "AgM=",
-                "meta_xdr": "BAUG",
-            }));
-        }
-        let written: Vec<Value> = serde_json::from_slice(&list.finish()).unwrap();
-        assert_eq!(written, expected);
-    }
-
-    #[test]
-    fn an_empty_list_is_an_empty_array() {
-        assert_eq!(List::with_room_for(0).finish(), b"[]");
-    }
-
-    #[test]
-    fn times_have_four_digit_years() {
-        assert_eq!(iso_8601(951_782_399), *b"2000-02-28T23:59:59Z");
-        assert_eq!(iso_8601(u64::MAX), *b"9999-12-31T23:59:59Z");
-        assert_eq!(iso_8601(253_402_300_800), *b"9999-12-31T23:59:59Z");
-    }
-}
+mod tests;

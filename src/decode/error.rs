@@ -48,6 +48,19 @@ pub enum DecodeError {
         /// The version.
         version: u32,
     },
+    /// The seconds of the close time are not those of its milliseconds (CAP-88).
+    #[error(
+        "ledger {ledger} closed at {seconds} s and at {milliseconds} ms, which is not the same \
+         second: the data is damaged, compare with another source"
+    )]
+    CloseTimes {
+        /// The ledger.
+        ledger: LedgerSeq,
+        /// UNIX seconds (`closeTime`).
+        seconds: u64,
+        /// UNIX milliseconds (`closeTimeMs`).
+        milliseconds: u64,
+    },
     /// There are not as many envelopes as results.
     #[error(
         "ledger {ledger} has {envelopes} transaction envelopes and {results} results: the data is \

@@ -93,14 +93,28 @@ fn ledger_header<'a>(cursor: &mut Cursor<'a>, depth: Depth) -> Result<HeaderView
     xdr::Hash::skip(cursor, depth)?;
     let close_time = cursor.u64()?;
     xdr::VarArray::<xdr::UpgradeType, 6>::skip(cursor, depth)?;
-    xdr::StellarValueExt::skip(cursor, depth)?;
+    let close_time_ms = close_time_ms(cursor, depth)?;
     // txSetResultHash, bucketListHash
     xdr::Array::<xdr::Hash, 2>::skip(cursor, depth)?;
     let sequence = LedgerSeq(cursor.u32()?);
     xdr::LedgerHeaderTail::skip(cursor, depth)?;
     let xdr = start.up_to(cursor);
     xdr::ExtensionPoint::skip(cursor, depth)?;
-    Ok(HeaderView { xdr, hash, previous_hash, sequence, protocol, close_time })
+    Ok(HeaderView { xdr, hash, previous_hash, sequence, protocol, close_time, close_time_ms })
+}
+
+/// `StellarValueExt`: what came with the agreed value, of which only the time in milliseconds counts
+/// (CAP-88). A dropped transaction set (CAP-83) leaves a ledger that is empty like any other.
+fn close_time_ms(cursor: &mut Cursor<'_>, depth: Depth) -> Result<Option<u64>, XdrError> {
+    use xdr::StellarValueType as Type;
+
+    let mut value = *cursor;
+    xdr::StellarValueExt::skip(cursor, depth)?;
+    match value.i32()? {
+        // The first field of either.
+        Type::SIGNED_MS | Type::EMPTY_TX_SET_MS => value.u64().map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// `TransactionResultMeta`, or `TransactionResultMetaV1` in version 2

@@ -23,6 +23,12 @@ pub fn ledger_view<'a>(
 ) -> Result<LedgerView<'a>, DecodeError> {
     let WalkedLedger { version, header, envelopes, results, events } = walked;
     let ledger = header.sequence;
+    if let Some(milliseconds) = header.close_time_ms
+        && milliseconds / 1000 != header.close_time
+    {
+        let seconds = header.close_time;
+        return Err(DecodeError::CloseTimes { ledger, seconds, milliseconds });
+    }
     if envelopes.len() != results.len() {
         let (envelopes, results) = (envelopes.len(), results.len());
         return Err(DecodeError::CountMismatch { ledger, envelopes, results });

@@ -6,7 +6,7 @@ use std::ops::Range;
 use stellar_strkey::ed25519;
 
 use super::EntryKey;
-use crate::domain::{ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
+use crate::domain::{CloseTime, ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
 
 /// One closed ledger, borrowed from the bytes of its `LedgerCloseMeta`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,8 +40,11 @@ pub struct HeaderView<'a> {
     pub sequence: LedgerSeq,
     /// Protocol version after this ledger's upgrades.
     pub protocol: u32,
-    /// Close time, UNIX seconds. May repeat on test networks.
+    /// Close time (`closeTime`), UNIX seconds, rounded down. Several ledgers may share one.
     pub close_time: u64,
+    /// Close time (`closeTimeMs`), UNIX milliseconds, where the network gives it: from protocol 30 on
+    /// (CAP-88). A [decoded](super::decode) ledger's agrees with the seconds.
+    pub close_time_ms: Option<u64>,
 }
 
 /// One transaction as it was applied.
@@ -145,6 +148,13 @@ impl fmt::Display for MuxedAccountView<'_> {
             None => f.write_str(&ed25519::PublicKey(ed25519).to_string()),
             Some(id) => f.write_str(&ed25519::MuxedAccount { ed25519, id }.to_string()),
         }
+    }
+}
+
+impl HeaderView<'_> {
+    /// When the ledger closed, as precisely as it says.
+    pub fn closed_at(&self) -> CloseTime {
+        self.close_time_ms.map_or(CloseTime::Seconds(self.close_time), CloseTime::Milliseconds)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The words of the project: sequences, hashes, ids, networks and pages. Knows how each is parsed,
 //! shown and ordered; does no I/O.
 
+mod close_time;
 mod compressed_ledger;
 mod contract_id;
 mod emit;
@@ -12,6 +13,7 @@ mod page;
 mod program;
 mod start_point;
 
+pub use close_time::CloseTime;
 pub use compressed_ledger::CompressedLedger;
 pub use contract_id::ContractId;
 pub use emit::Emit;

@@ -437,7 +437,7 @@ impl Feeder {
                     event_id: event_id(program, &run.transaction, index),
                     transaction: run.transaction,
                     ledger: position.ledger,
-                    closed_at: i64::try_from(run.closed_at).unwrap_or(i64::MAX),
+                    closed_at: run.closed_at,
                     emit,
                 });
             }

@@ -1,14 +1,15 @@
 //! What a run emitted, as it is stored: the truth from which tables are made.
 //!
-//! Layout of a value, integers big-endian: version (1 byte, 1), hash of the transaction (32), close
-//! time of its ledger (8, UNIX seconds), number of emits (4), and for each emit the contract (32), the
+//! Layout of a value, integers big-endian: version (1 byte: 1, or 2 where the close time is in
+//! milliseconds), hash of the transaction (32), close time of its ledger (8, UNIX seconds), number of emits (4), and for each emit the contract (32), the
 //! length of its target (4), the target, the length of its fields (4) and the fields as XDR `ScMap`.
 
 use stellar_xdr::{Limits, ReadXdr, ScMap, WriteXdr};
 
-use crate::domain::{ContractId, Emit, TxHash};
+use crate::domain::{CloseTime, ContractId, Emit, TxHash};
 
-const VERSION: u8 = 1;
+const SECONDS: u8 = 1;
+const MILLISECONDS: u8 = 2;
 /// Fields come from the contract host, which bounds nesting; this only bounds what damage can do.
 const FIELD_LIMITS: Limits = Limits { depth: 500, len: 16 << 20 };
 
@@ -17,8 +18,8 @@ const FIELD_LIMITS: Limits = Limits { depth: 500, len: 16 << 20 };
 pub struct RunRows {
     /// The transaction (outer hash of a fee bump).
     pub transaction: TxHash,
-    /// Close time of its ledger, UNIX seconds.
-    pub closed_at: u64,
+    /// When its ledger closed.
+    pub closed_at: CloseTime,
     /// In the order in which they were made.
     pub emits: Vec<Emit>,
 }
@@ -35,9 +36,13 @@ impl RunRows {
     /// [`Damaged`] when a value is nested deeper than the contract host allows.
     pub fn encode(&self) -> Result<Vec<u8>, Damaged> {
         let mut out = Vec::with_capacity(64 + 256 * self.emits.len());
-        out.push(VERSION);
+        let (version, time) = match self.closed_at {
+            CloseTime::Seconds(seconds) => (SECONDS, seconds),
+            CloseTime::Milliseconds(milliseconds) => (MILLISECONDS, milliseconds),
+        };
+        out.push(version);
         out.extend_from_slice(self.transaction.as_bytes());
-        out.extend_from_slice(&self.closed_at.to_be_bytes());
+        out.extend_from_slice(&time.to_be_bytes());
         out.extend_from_slice(&length(self.emits.len())?);
         for emit in &self.emits {
             out.extend_from_slice(emit.contract.as_bytes());
@@ -56,11 +61,14 @@ impl RunRows {
     /// [`Damaged`]
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut rest = Rest(bytes);
-        if rest.array::<1>()? != [VERSION] {
-            return Err(Damaged);
-        }
+        let [version] = rest.array()?;
         let transaction = TxHash::from(rest.array()?);
-        let closed_at = u64::from_be_bytes(rest.array()?);
+        let time = u64::from_be_bytes(rest.array()?);
+        let closed_at = match version {
+            SECONDS => CloseTime::Seconds(time),
+            MILLISECONDS => CloseTime::Milliseconds(time),
+            _ => return Err(Damaged),
+        };
         let count = rest.length()?;
         let mut emits = Vec::with_capacity(count.min(1024));
         for _ in 0..count {
@@ -117,12 +125,16 @@ mod tests {
             fields: ScMap(vec![entry.clone()].try_into().unwrap()),
         };
         let emits = vec![emit("deposit"), emit("")];
-        RunRows { transaction: TxHash::from([9; 32]), closed_at: 1_700_000_000, emits }
+        let closed_at = CloseTime::Seconds(1_700_000_000);
+        RunRows { transaction: TxHash::from([9; 32]), closed_at, emits }
     }
 
     #[test]
     fn survives_a_round_trip() {
-        assert_eq!(RunRows::decode(&run().encode().unwrap()), Ok(run()));
+        for closed_at in [CloseTime::Seconds(7), CloseTime::Milliseconds(7_001)] {
+            let run = RunRows { closed_at, ..run() };
+            assert_eq!(RunRows::decode(&run.encode().unwrap()), Ok(run));
+        }
     }
 
     #[test]

@@ -245,7 +245,7 @@ impl Runner {
         });
         Invocation {
             ledger: call.position.ledger,
-            closed_at: call.closed_at,
+            closed_at: call.closed_at.seconds(),
             network_id: *self.store.network().id(),
             protocol,
             base_reserve: BASE_RESERVE,

@@ -13,7 +13,7 @@ use stellar_xdr::{
     TransactionMeta, WriteXdr,
 };
 
-use crate::domain::{ContractId, NetworkId, TxHash};
+use crate::domain::{CloseTime, ContractId, NetworkId, TxHash};
 use crate::store::{TransactionPosition, TransactionRecord};
 
 /// A transaction that calls a host function.
@@ -22,7 +22,7 @@ pub struct HostCall {
     /// Where it stands.
     pub position: TransactionPosition,
     /// Close time of its ledger, UNIX seconds.
-    pub closed_at: u64,
+    pub closed_at: CloseTime,
     /// Hash of the transaction, the outer one of a fee bump.
     pub hash: TxHash,
     /// Whether it succeeded.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::paced::{LedgerMaker, Paced};
-use super::sandbox::{FIRST_MARKET_LEDGER, Sandbox, SandboxConfig, SandboxError};
+use super::sandbox::{FIRST_LEDGER, FIRST_MARKET_LEDGER, Sandbox, SandboxConfig, SandboxError};
 use crate::domain::{LedgerSeq, Network};
 use crate::durable::write_atomically;
 
@@ -66,6 +66,9 @@ struct Beginning {
     /// The first ledger with a market; absent in what was written before there were markets.
     #[serde(default)]
     market_from: Option<u32>,
+    /// The first ledger with a close time in milliseconds; absent in what was written before.
+    #[serde(default)]
+    milliseconds_from: Option<u32>,
 }
 
 /// The sandbox network of a data directory in which `stored` is the newest ledger; a new one begins
@@ -87,16 +90,24 @@ pub fn open(
     let directory = data_dir.join(DIRECTORY);
     fs::create_dir_all(&directory).map_err(file_error(&directory))?;
     let start_time = now.saturating_sub(u64::from(LEDGERS_AT_ONCE) * CLOSE_INTERVAL);
-    let new = Beginning { seed, start_time, market_from: None };
+    let new = Beginning { seed, start_time, market_from: None, milliseconds_from: None };
     let beginning = load_beginning(&directory, new)?;
-    // Ledgers that are stored stay as they are: a network that had no market opens one now.
-    let market_from = match (beginning.market_from, stored) {
+    // Ledgers that are stored stay as they are: a network that had no market opens one now, and one that
+    // closed at whole seconds goes on in milliseconds.
+    let from = |known: Option<u32>, first: LedgerSeq| match (known, stored) {
         (Some(ledger), _) => LedgerSeq(ledger),
-        (None, Some(stored)) => LedgerSeq(stored.0.saturating_add(1)).max(FIRST_MARKET_LEDGER),
-        (None, None) => FIRST_MARKET_LEDGER,
+        (None, Some(stored)) => LedgerSeq(stored.0.saturating_add(1)).max(first),
+        (None, None) => first,
     };
-    if beginning.market_from.is_none() {
-        save_beginning(&directory, &Beginning { market_from: Some(market_from.0), ..beginning })?;
+    let market_from = from(beginning.market_from, FIRST_MARKET_LEDGER);
+    let milliseconds_from = from(beginning.milliseconds_from, FIRST_LEDGER);
+    if beginning.market_from.is_none() || beginning.milliseconds_from.is_none() {
+        let settled = Beginning {
+            market_from: Some(market_from.0),
+            milliseconds_from: Some(milliseconds_from.0),
+            ..beginning
+        };
+        save_beginning(&directory, &settled)?;
     }
     let config = SandboxConfig {
         network: network.clone(),
@@ -109,7 +120,7 @@ pub fn open(
         Some(snapshot) if Some(snapshot.latest_ledger()) <= stored => snapshot,
         _ => Sandbox::new(config)?,
     };
-    let mut sandbox = sandbox.with_market(market_from);
+    let mut sandbox = sandbox.with_market(market_from).with_milliseconds(milliseconds_from, 1);
     if let Some(stored) = stored {
         sandbox.skip_to(stored)?;
     }
@@ -246,7 +257,11 @@ mod tests {
         // From then on it is where it is.
         let again = fetch_to(&mut begin(50).unwrap(), 60).await;
         assert!(again == ledgers[10..]);
-        assert!(fs::read_to_string(&beginning).unwrap().contains(r#""market_from":41"#));
+        let settled = fs::read_to_string(&beginning).unwrap();
+        assert!(settled.contains(r#""market_from":41,"milliseconds_from":41"#), "{settled}");
+        // So are close times in milliseconds.
+        let times = ledgers.iter().map(|xdr| crate::decode::header(xdr).unwrap().close_time_ms);
+        assert!(times.clone().all(|time| time.is_some()) && times.is_sorted());
     }
 
     #[test]

@@ -11,15 +11,20 @@
 //! n bodies: varint topics · that many varint lengths · topics · data
 //! ```
 //!
+//! Up to protocol 29 the layout is 1 and the close time in seconds; where a ledger says it in
+//! milliseconds the layout is 2.
+//!
 //! The columns let a reader reach one event without looking at the others.
 
 use super::bytes::{Malformed, Reader, put_varint};
 use super::positions::EVENTS_PER_BLOCK;
 use super::query::EventRecord;
+use super::stored_time;
 use crate::decode::{EventType, EventView, LedgerView, Placement};
-use crate::domain::{EventId, LedgerSeq};
+use crate::domain::{CloseTime, EventId, LedgerSeq};
 
-const LAYOUT: u8 = 1;
+/// Where the close time stands, after layout and ledger.
+const CLOSE_TIME: usize = 1 + 4;
 const NO_CONTRACT: u8 = u8::MAX;
 const TRANSACTION_LEN: usize = 35;
 
@@ -59,9 +64,10 @@ pub(super) fn encode(ledger: &LedgerView<'_>, events: &[&EventView<'_>]) -> Vec<
     let contracts = distinct(events.iter().filter_map(|event| event.contract));
 
     let mut out = Vec::with_capacity(events.len() * 320);
-    out.push(LAYOUT);
+    let (layout, close_time) = stored_time::encode(ledger.header.closed_at());
+    out.push(layout);
     out.extend_from_slice(&ledger.header.sequence.0.to_be_bytes());
-    out.extend_from_slice(&ledger.header.close_time.to_be_bytes());
+    out.extend_from_slice(&close_time);
     out.extend_from_slice(&[events.len() as u8, transactions.len() as u8, contracts.len() as u8]);
     for &index in &transactions {
         let transaction = &ledger.transactions[index];
@@ -135,12 +141,17 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     seen
 }
 
+/// Gives a packed block another close time.
+pub(super) fn set_close_time(block: &mut [u8], time: CloseTime) -> Result<(), Malformed> {
+    stored_time::replace(block, CLOSE_TIME, time)
+}
+
 /// A packed block, opened for reading.
 #[derive(Debug)]
 pub(super) struct Block<'a> {
     first: EventId,
     ledger: LedgerSeq,
-    closed_at: u64,
+    closed_at: CloseTime,
     transactions: &'a [u8],
     contracts: &'a [u8],
     transaction_of: &'a [u8],
@@ -156,11 +167,9 @@ impl<'a> Block<'a> {
     /// Opens the block that is stored under the id of its first event.
     pub(super) fn open(first: EventId, bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
-        if reader.u8()? != LAYOUT {
-            return Err(Malformed);
-        }
+        let layout = reader.u8()?;
         let ledger = LedgerSeq(reader.u32()?);
-        let closed_at = reader.u64()?;
+        let closed_at = stored_time::decode(layout, *reader.array()?)?;
         let [events, transactions, contracts] = reader.array()?.map(usize::from);
         if events == 0 || events > EVENTS_PER_BLOCK {
             return Err(Malformed);

@@ -125,7 +125,7 @@ mod tests {
     use super::super::transaction_record;
     use super::*;
     use crate::decode::{EventView, Placement, decode};
-    use crate::domain::Network;
+    use crate::domain::{CloseTime, Network};
 
     #[test]
     fn records_survive_a_round_trip() {
@@ -151,7 +151,8 @@ mod tests {
             let events: Vec<&EventView<'_>> = of_operations.collect();
             blocks.extend(events.chunks(EVENTS_PER_BLOCK).map(|part| block::encode(&ledger, part)));
             let stored = ledger.transactions.iter().filter(|t| t.smart_contract);
-            transactions.extend(stored.map(|t| transaction_record::encode(t, 0, 0)));
+            transactions
+                .extend(stored.map(|t| transaction_record::encode(t, CloseTime::Seconds(0), 0)));
         }
         [blocks, transactions]
     }

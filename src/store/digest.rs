@@ -175,7 +175,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
-    use crate::domain::EventId;
+    use crate::domain::{CloseTime, EventId};
 
     fn hash() -> LedgerHash {
         LedgerHash::from([9; 32])
@@ -185,7 +185,7 @@ mod tests {
         EventRecord {
             id: EventId(77),
             ledger: LedgerSeq(5),
-            closed_at: 1,
+            closed_at: CloseTime::Seconds(1),
             tx: &[3; 32],
             application_order: 2,
             op_index: Some(0),

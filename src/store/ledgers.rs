@@ -3,7 +3,7 @@
 use super::bytes::{Malformed, Reader, put_varint};
 use super::digest::Digest;
 use super::indexed_as::IndexedAs;
-use crate::domain::{EventId, LedgerHash};
+use crate::domain::{CloseTime, EventId, LedgerHash};
 
 /// Value of `ledgers`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,8 +12,8 @@ pub struct LedgerRow {
     pub hash: LedgerHash,
     /// Hash of the ledger before.
     pub previous_hash: LedgerHash,
-    /// Close time, UNIX seconds.
-    pub close_time: u64,
+    /// When it closed.
+    pub close_time: CloseTime,
     /// Protocol version after the ledger's upgrades.
     pub protocol: u32,
     /// Id of its first event; of the next ledger's when it has none.
@@ -71,7 +71,7 @@ impl LedgerRow {
         let mut out = Vec::with_capacity(128);
         out.extend_from_slice(self.hash.as_bytes());
         out.extend_from_slice(self.previous_hash.as_bytes());
-        put_varint(&mut out, self.close_time);
+        put_varint(&mut out, self.close_time.seconds());
         put_varint(&mut out, u64::from(self.protocol));
         put_varint(&mut out, self.first_event.0);
         for count in self.counts.clone().all() {
@@ -79,6 +79,9 @@ impl LedgerRow {
         }
         out.push(self.indexed_as.encode());
         out.extend_from_slice(&self.digest.to_bytes());
+        if let Some(milliseconds) = self.close_time.milliseconds() {
+            out.extend_from_slice(&((milliseconds % 1000) as u16).to_be_bytes());
+        }
         out
     }
 
@@ -86,7 +89,7 @@ impl LedgerRow {
         let mut reader = Reader::new(bytes);
         let hash = LedgerHash::from(*reader.array()?);
         let previous_hash = LedgerHash::from(*reader.array()?);
-        let close_time = reader.varint()?;
+        let seconds = reader.varint()?;
         let protocol = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
         let first_event = EventId(reader.varint()?);
         let mut counts = LedgerCounts::default();
@@ -95,6 +98,10 @@ impl LedgerRow {
         }
         let indexed_as = IndexedAs::decode(reader.u8()?)?;
         let digest = Digest::from(*reader.array()?);
+        let close_time = match reader.is_at_end() {
+            true => CloseTime::Seconds(seconds),
+            false => in_milliseconds(seconds, u16::from_be_bytes(*reader.array()?))?,
+        };
         reader.end()?;
         Ok(Self {
             hash,
@@ -109,16 +116,22 @@ impl LedgerRow {
     }
 }
 
+/// The close time of a ledger that says it in milliseconds.
+fn in_milliseconds(seconds: u64, milliseconds: u16) -> Result<CloseTime, Malformed> {
+    let whole = seconds.checked_mul(1000).filter(|_| milliseconds < 1000).ok_or(Malformed)?;
+    let time = whole.checked_add(u64::from(milliseconds)).ok_or(Malformed)?;
+    Ok(CloseTime::Milliseconds(time))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn survives_a_round_trip() {
-        let row = LedgerRow {
+    fn row() -> LedgerRow {
+        LedgerRow {
             hash: LedgerHash::from([1; 32]),
             previous_hash: LedgerHash::from([2; 32]),
-            close_time: 1_750_000_000,
+            close_time: CloseTime::Seconds(1_750_000_000),
             protocol: 26,
             first_event: EventId(12_345_678),
             counts: LedgerCounts {
@@ -132,9 +145,31 @@ mod tests {
             },
             indexed_as: IndexedAs { fee_events: true, ..IndexedAs::default() },
             digest: Digest::from([3; 32]),
-        };
+        }
+    }
+
+    #[test]
+    fn survives_a_round_trip() {
+        let row = row();
         assert_eq!(LedgerRow::decode(&row.encode()), Ok(row.clone()));
         assert_eq!(LedgerRow::decode(&row.encode()[..70]), Err(Malformed));
         assert_eq!(row.counts.events(), 12);
+    }
+
+    #[test]
+    fn milliseconds_survive_a_round_trip() {
+        let row = |close_time| LedgerRow { close_time, ..row() };
+        let plain = row(CloseTime::Seconds(1_750_000_000));
+        for time in [0, 999, 1_750_000_000_000, 1_750_000_000_123, u64::MAX] {
+            let row = row(CloseTime::Milliseconds(time));
+            assert_eq!(LedgerRow::decode(&row.encode()), Ok(row));
+        }
+        let mut malformed = plain.encode();
+        malformed.extend(1000u16.to_be_bytes());
+        assert_eq!(LedgerRow::decode(&malformed), Err(Malformed));
+        malformed.truncate(malformed.len() - 1);
+        assert_eq!(LedgerRow::decode(&malformed), Err(Malformed));
+        let latest = row(CloseTime::Seconds(u64::MAX));
+        assert_eq!(LedgerRow::decode(&[latest.encode(), vec![0, 0]].concat()), Err(Malformed));
     }
 }

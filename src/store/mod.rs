@@ -35,6 +35,7 @@ mod raw_form;
 mod recount;
 mod retention;
 mod runs;
+mod stored_time;
 mod streams;
 mod sweep;
 mod transaction_block;
@@ -296,14 +297,18 @@ impl Totals {
         Self {
             events: self.events + ledger.counts.events(),
             transactions: self.transactions + u64::from(ledger.counts.stored_transactions),
-            latest_close_time: if newest { ledger.close_time } else { self.latest_close_time },
+            latest_close_time: if newest {
+                ledger.close_time.seconds()
+            } else {
+                self.latest_close_time
+            },
             ..*self
         }
     }
 
     /// Whether the close time is that of the newest ledger.
     fn is_of_latest(&self, latest: &LedgerRow) -> bool {
-        self.latest_close_time == latest.close_time
+        self.latest_close_time == latest.close_time.seconds()
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -18,7 +18,9 @@ use super::query::EventRecord;
 use super::raw_form;
 use super::transaction_block::Packer;
 use crate::decode::{EventView, LedgerView, Placement, TransactionView};
-use crate::domain::{CompressedLedger, ContractId, EventId, LedgerHash, LedgerSeq, TxHash};
+use crate::domain::{
+    CloseTime, CompressedLedger, ContractId, EventId, LedgerHash, LedgerSeq, TxHash,
+};
 use crate::verify::Link;
 
 /// What of a ledger is indexed.
@@ -71,7 +73,7 @@ pub struct PreparedLedger {
     pub(super) sequence: LedgerSeq,
     pub(super) hash: LedgerHash,
     pub(super) previous_hash: LedgerHash,
-    pub(super) close_time: u64,
+    pub(super) close_time: CloseTime,
     pub(super) protocol: u32,
     pub(super) counts: LedgerCounts,
     pub(super) indexed_as: IndexedAs,
@@ -164,7 +166,7 @@ impl PreparedLedger {
             let stored = options.wants_transaction(transaction);
             if stored {
                 counts.stored_transactions += 1;
-                packer.add(transaction, header.close_time, events.count() as u32)?;
+                packer.add(transaction, header.closed_at(), events.count() as u32)?;
                 stored_transactions.push(transaction);
             }
             if stored || events.count() > 0 {
@@ -189,7 +191,7 @@ impl PreparedLedger {
             sequence: header.sequence,
             hash: header.hash,
             previous_hash: header.previous_hash,
-            close_time: header.close_time,
+            close_time: header.closed_at(),
             protocol: header.protocol,
             counts,
             indexed_as: IndexedAs::from(options),
@@ -310,7 +312,7 @@ pub(super) fn as_record<'a>(
     EventRecord {
         id: EventId(0),
         ledger: ledger.header.sequence,
-        closed_at: ledger.header.close_time,
+        closed_at: ledger.header.closed_at(),
         tx: transaction.hash.as_bytes(),
         application_order: transaction.application_order,
         op_index,

@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use super::Totals;
 use crate::decode::EventType;
-use crate::domain::{ContractId, EventId, LedgerRange, LedgerSeq, Page};
+use crate::domain::{CloseTime, ContractId, EventId, LedgerRange, LedgerSeq, Page};
 
 /// Which events are wanted. Every condition that is given must hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,8 +62,8 @@ pub struct EventRecord<'a> {
     pub id: EventId,
     /// Ledger that it belongs to.
     pub ledger: LedgerSeq,
-    /// Close time of that ledger, UNIX seconds.
-    pub closed_at: u64,
+    /// When that ledger closed.
+    pub closed_at: CloseTime,
     /// Hash of its transaction (the outer one of a fee bump).
     pub tx: &'a [u8; 32],
     /// 1-based position of its transaction in apply order.
@@ -111,8 +111,8 @@ pub struct TransactionRecord<'a> {
     pub inner_tx: Option<&'a [u8; 32]>,
     /// Where it stands.
     pub position: TransactionPosition,
-    /// Close time of its ledger, UNIX seconds.
-    pub closed_at: u64,
+    /// When its ledger closed.
+    pub closed_at: CloseTime,
     /// Whether it succeeded.
     pub successful: bool,
     /// Source account of the inner transaction as a strkey, `G…` or `M…`.

@@ -92,7 +92,7 @@ impl Store {
             if ledger >= transactions_from {
                 counted.transactions += u64::from(row.counts.stored_transactions);
             }
-            counted.latest_close_time = row.close_time;
+            counted.latest_close_time = row.close_time.seconds();
             Ok(())
         })?;
         let snapshot = self.database.snapshot();

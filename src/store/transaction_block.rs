@@ -16,7 +16,7 @@ use super::database::{Snapshot, corrupt};
 use super::query::TransactionPosition;
 use super::{StoreError, transaction_record};
 use crate::decode::TransactionView;
-use crate::domain::LedgerSeq;
+use crate::domain::{CloseTime, LedgerSeq};
 
 /// Records are packed until they have so many bytes: about ten transactions of the public network.
 /// More would compress a little better, and all of it is unpacked to read one.
@@ -38,7 +38,7 @@ impl Packer {
     pub fn add(
         &mut self,
         transaction: &TransactionView<'_>,
-        closed_at: u64,
+        closed_at: CloseTime,
         event_count: u32,
     ) -> Result<(), StoreError> {
         let record = transaction_record::encode(transaction, closed_at, event_count);
@@ -118,6 +118,19 @@ impl TransactionBlock {
         let damaged = corrupt(Family::Transactions, TransactionKey(first).encode());
         let records = directory(&bytes).map_err(damaged)?;
         Ok(Self { ledger: first.ledger, bytes, records })
+    }
+
+    /// The row with this block, its transactions closed at another time.
+    pub fn with_close_time(mut self, time: CloseTime) -> Result<Vec<u8>, StoreError> {
+        for (application_order, range) in &self.records {
+            let at =
+                TransactionPosition { ledger: self.ledger, application_order: *application_order };
+            transaction_record::set_close_time(&mut self.bytes[range.clone()], time)
+                .map_err(corrupt(Family::Transactions, TransactionKey(at).encode()))?;
+        }
+        let mut row = vec![IS_BLOCK];
+        row.extend(compression::compress(Content::Transactions, &self.bytes)?);
+        Ok(row)
     }
 
     /// The first of its transactions, with whose row it is.

@@ -1,30 +1,32 @@
-//! The stored form of a smart-contract transaction.
+//! The stored form of a smart-contract transaction: layout version, which says the unit of the close
+//! time, flags, hashes, close time, and the rest.
 
 use super::bytes::{Malformed, Reader, put_varint};
 use super::query::{TransactionPosition, TransactionRecord};
+use super::stored_time;
 use crate::decode::TransactionView;
-use crate::domain::ContractId;
+use crate::domain::{CloseTime, ContractId};
 
-const LAYOUT: u8 = 1;
 const SUCCESSFUL: u8 = 1;
 const FEE_BUMP: u8 = 2;
 
 /// Packs a transaction; `event_count` is the number of its events that are stored.
 pub(super) fn encode(
     transaction: &TransactionView<'_>,
-    closed_at: u64,
+    closed_at: CloseTime,
     event_count: u32,
 ) -> Vec<u8> {
     let parts = [transaction.envelope, transaction.result, transaction.meta];
     let mut out = Vec::with_capacity(256 + parts.iter().map(|part| part.len()).sum::<usize>());
     let flags = if transaction.successful { SUCCESSFUL } else { 0 }
         | if transaction.inner_hash.is_some() { FEE_BUMP } else { 0 };
-    out.extend_from_slice(&[LAYOUT, flags]);
+    let (layout, time) = stored_time::encode(closed_at);
+    out.extend_from_slice(&[layout, flags]);
     out.extend_from_slice(transaction.hash.as_bytes());
     if let Some(inner) = &transaction.inner_hash {
         out.extend_from_slice(inner.as_bytes());
     }
-    out.extend_from_slice(&closed_at.to_be_bytes());
+    out.extend_from_slice(&time);
     out.extend_from_slice(&transaction.fee_charged.to_be_bytes());
     put_varint(&mut out, u64::from(event_count));
     for account in [&transaction.source_account, &transaction.fee_account] {
@@ -45,6 +47,14 @@ pub(super) fn encode(
     out
 }
 
+/// Gives a packed transaction another close time.
+pub(super) fn set_close_time(record: &mut [u8], time: CloseTime) -> Result<(), Malformed> {
+    let [_, flags, ..] = *record else { return Err(Malformed) };
+    // Behind layout, flags and one or two hashes.
+    let hashes = if flags & FEE_BUMP == 0 { 1 } else { 2 };
+    stored_time::replace(record, 2 + 32 * hashes, time)
+}
+
 /// Opens a packed transaction. Its contracts go into `contracts`, which is only room to work in.
 pub(super) fn decode<'a>(
     position: TransactionPosition,
@@ -52,13 +62,11 @@ pub(super) fn decode<'a>(
     contracts: &'a mut Vec<ContractId>,
 ) -> Result<TransactionRecord<'a>, Malformed> {
     let mut reader = Reader::new(bytes);
-    if reader.u8()? != LAYOUT {
-        return Err(Malformed);
-    }
+    let layout = reader.u8()?;
     let flags = reader.u8()?;
     let tx = reader.array()?;
     let inner_tx = if flags & FEE_BUMP == 0 { None } else { Some(reader.array()?) };
-    let closed_at = reader.u64()?;
+    let closed_at = stored_time::decode(layout, *reader.array()?)?;
     let fee_charged = reader.i64()?;
     let event_count = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
     let source_account = text(&mut reader)?;

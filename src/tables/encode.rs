@@ -23,6 +23,7 @@ use super::schema::TableSchema;
 use super::types::{ColumnType, Field};
 use super::values;
 use super::{Row, TablesError};
+use crate::domain::CloseTime;
 
 /// The greatest magnitude of a decimal of 38 digits.
 const LARGEST_DECIMAL: u128 = 10u128.pow(38) - 1;
@@ -40,7 +41,7 @@ pub fn record_batch(table: &TableSchema, rows: &[&Row]) -> Result<RecordBatch, T
         Arc::new(StringArray::from_iter_values(rows.iter().map(|row| of(row))))
     };
     let ledgers = Int64Array::from_iter_values(rows.iter().map(|row| i64::from(row.ledger.0)));
-    let closed = rows.iter().map(|row| row.closed_at.min(LAST_SECOND).saturating_mul(1_000_000));
+    let closed = rows.iter().map(|row| microseconds(row.closed_at));
     let mut columns: Vec<ArrayRef> = vec![
         text(&|row| row.emit.contract.to_string()),
         text(&|row| row.transaction.to_string()),
@@ -63,6 +64,16 @@ pub fn record_batch(table: &TableSchema, rows: &[&Row]) -> Result<RecordBatch, T
         .map(|(name, column)| ArrowField::new(name, column.data_type().clone(), true))
         .collect();
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+}
+
+/// Microseconds since 1970, DuckDB's unit.
+fn microseconds(time: CloseTime) -> i64 {
+    let (time, per_second) = match time {
+        CloseTime::Seconds(seconds) => (seconds, 1),
+        CloseTime::Milliseconds(milliseconds) => (milliseconds, 1_000),
+    };
+    let latest = LAST_SECOND * per_second;
+    i64::try_from(time).map_or(latest, |time| time.min(latest)) * (1_000_000 / per_second)
 }
 
 fn value_of<'a>(row: &'a Row, column: &Field) -> Option<&'a ScVal> {

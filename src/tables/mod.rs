@@ -41,7 +41,7 @@ use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 use self::schema::ProgramSchema;
 use self::wire::{Reply, Request};
 pub use crate::confinement::Confinement;
-use crate::domain::{Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
+use crate::domain::{CloseTime, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
 
 /// The longest wait for anything that has no limit of its own.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -169,8 +169,8 @@ pub struct Row {
     pub event_id: Hash32,
     /// The ledger of the transaction.
     pub ledger: LedgerSeq,
-    /// When the ledger was closed, in seconds since 1970.
-    pub closed_at: i64,
+    /// When the ledger closed.
+    pub closed_at: CloseTime,
 }
 
 /// What identifies a row: SHA-256 over the program's number (4 bytes, big-endian), the transaction's hash

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orrery::decode::{self, HeaderView};
-use orrery::domain::{LedgerHash, Network};
+use orrery::domain::{LedgerHash, LedgerSeq, Network};
 use orrery::source::files::LedgerFiles;
 use orrery::source::sandbox::{Sandbox, SandboxConfig};
 
@@ -58,7 +58,8 @@ impl Chain {
             close_interval: 5,
             transactions_per_ledger: 0..=8,
         };
-        let mut sandbox = Sandbox::new(config).unwrap();
+        let sandbox = Sandbox::new(config).unwrap();
+        let mut sandbox = sandbox.with_milliseconds(LedgerSeq(20), 3);
         let ledgers = std::iter::from_fn(|| Some(sandbox.next_ledger().unwrap()));
         Self::new(network, ledgers.take(MADE))
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use orrery::decode::{MuxedAccountView, Placement};
-use orrery::domain::{ContractId, Direction, EventId, LedgerSeq, Network, Page, TxHash};
+use orrery::domain::{CloseTime, ContractId, Direction, EventId, LedgerSeq, Network, Page, TxHash};
 use orrery::store::{
     EventQuery, EventRecord, IndexedAs, LedgerCounts, LedgerRow, Store, StoreStatus, TopicFilter,
     TransactionPosition, TransactionQuery, TransactionRecord,
@@ -199,7 +199,7 @@ impl Contents {
         assert!(status.ranges.len() <= 1, "there is a gap: {:?}", status.ranges);
         assert_eq!(status.totals.events, self.events.len() as u64);
         assert_eq!(status.totals.transactions, self.transactions.len() as u64);
-        let newest = self.ledgers.last_key_value().map(|(_, row)| row.close_time);
+        let newest = self.ledgers.last_key_value().map(|(_, row)| row.close_time.seconds());
         assert_eq!(status.latest_close_time, newest);
         if let Some((newest, _)) = self.events.last_key_value() {
             assert_eq!(status.last_event_id, *newest);
@@ -220,7 +220,7 @@ impl Contents {
         let record = EventRecord {
             id,
             ledger: ledger.sequence,
-            closed_at: ledger.close_time,
+            closed_at: closed_at(ledger),
             tx: transaction.hash.as_bytes(),
             application_order: transaction.application_order,
             op_index,
@@ -245,7 +245,7 @@ impl Contents {
                 ledger: ledger.sequence,
                 application_order: one.application_order,
             },
-            closed_at: ledger.close_time,
+            closed_at: closed_at(ledger),
             successful: one.successful,
             source_account: &strkey(&one.source_account),
             fee_account: &strkey(&one.fee_account),
@@ -291,6 +291,10 @@ fn insert_event(events: &mut BTreeMap<EventId, Event>, record: &EventRecord<'_>)
     assert!(twice.is_none(), "event {:?} is there twice", record.id);
 }
 
+fn closed_at(ledger: &full::Ledger) -> CloseTime {
+    ledger.close_time_ms.map_or(CloseTime::Seconds(ledger.close_time), CloseTime::Milliseconds)
+}
+
 fn row(ledger: &full::Ledger, first_event: EventId) -> LedgerRow {
     let of_ledger = |wanted: &dyn Fn(&full::Transaction) -> bool| {
         ledger.transactions.iter().filter(|one| wanted(one)).count() as u32
@@ -305,7 +309,7 @@ fn row(ledger: &full::Ledger, first_event: EventId) -> LedgerRow {
     LedgerRow {
         hash: ledger.hash,
         previous_hash: ledger.previous_hash,
-        close_time: ledger.close_time,
+        close_time: closed_at(ledger),
         protocol: ledger.protocol,
         first_event,
         counts: LedgerCounts {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use orrery::domain::Network;
+use orrery::domain::{LedgerSeq, Network};
 use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use tempfile::TempDir;
 
@@ -27,7 +27,8 @@ impl Chain {
             close_interval: 5,
             transactions_per_ledger: 0..=6,
         };
-        let mut sandbox = Sandbox::new(config).unwrap();
+        let sandbox = Sandbox::new(config).unwrap();
+        let mut sandbox = sandbox.with_milliseconds(LedgerSeq(12), 3);
         let ledgers = (2..=last).map(|_| sandbox.next_ledger().unwrap()).collect();
         Self { network, ledgers }
     }

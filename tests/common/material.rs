@@ -44,7 +44,8 @@ impl Material {
             close_interval: 5,
             transactions_per_ledger: 0..=24,
         };
-        let mut sandbox = Sandbox::new(config).unwrap();
+        let sandbox = Sandbox::new(config).unwrap();
+        let mut sandbox = sandbox.with_milliseconds(LedgerSeq(12), 3);
         let directory = tempfile::tempdir().unwrap();
         let (mut files, mut ends, mut whole) = (Vec::new(), Vec::new(), Contents::default());
         for number in 0..ledgers.div_ceil(per_file) {

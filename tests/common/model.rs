@@ -7,7 +7,8 @@ use orrery::decode::{
     changed_entries,
 };
 use orrery::domain::{
-    ContractId, Direction, EventId, LedgerHash, LedgerRange, LedgerSeq, RpcEventId, TxHash,
+    CloseTime, ContractId, Direction, EventId, LedgerHash, LedgerRange, LedgerSeq, RpcEventId,
+    TxHash,
 };
 use orrery::store::{
     EventQuery, EventRecord, IndexOptions, PreparedLedger, TransactionPosition, TransactionQuery,
@@ -25,7 +26,7 @@ pub struct Ledger {
     pub sequence: u32,
     pub hash: [u8; 32],
     pub previous_hash: [u8; 32],
-    pub close_time: u64,
+    pub close_time: CloseTime,
     pub raw: Vec<u8>,
     pub transactions: Vec<Transaction>,
     pub events: Vec<Event>,
@@ -60,6 +61,17 @@ const TWINS: usize = 3;
 pub struct Universe {
     pub contracts: Vec<ContractId>,
     pub topics: Vec<Vec<u8>>,
+}
+
+/// Four ledgers share each second, some say milliseconds and some do not, and within a second and from
+/// one to the next time also runs backwards: no order may come of it.
+fn close_time(sequence: u32) -> CloseTime {
+    let sequence = u64::from(sequence);
+    let seconds = 1_700_000_000 + ((sequence / 4) ^ 1);
+    match sequence % 7 {
+        0..3 => CloseTime::Seconds(seconds),
+        _ => CloseTime::Milliseconds(seconds * 1000 + (sequence * 677) % 1000),
+    }
 }
 
 impl Universe {
@@ -128,7 +140,7 @@ impl Universe {
             sequence,
             hash: Sha256::digest([&previous[..], &sequence.to_be_bytes()].concat()).into(),
             previous_hash: previous,
-            close_time: 1_700_000_000 + u64::from(sequence) * 5,
+            close_time: close_time(sequence),
             raw: (0..200).map(|_| rng.random()).collect(),
             transactions,
             events,
@@ -287,7 +299,8 @@ impl Ledger {
                 previous_hash: LedgerHash::from(self.previous_hash),
                 sequence: LedgerSeq(self.sequence),
                 protocol: 26,
-                close_time: self.close_time,
+                close_time: self.close_time.seconds(),
+                close_time_ms: self.close_time.milliseconds(),
             },
             transactions: self
                 .transactions
@@ -336,7 +349,7 @@ impl Transaction {
 pub struct EventRow {
     pub id: u64,
     pub ledger: u32,
-    pub closed_at: u64,
+    pub closed_at: CloseTime,
     pub tx: [u8; 32],
     pub inner_tx: Option<[u8; 32]>,
     pub application_order: u32,

@@ -1,5 +1,5 @@
-//! Twelve consecutive ledgers of the public network, read and stored as an import would, and a
-//! model of what the API must say about them, built from the full decoding.
+//! Twelve consecutive ledgers of the public network, read and stored as an import would, made ledgers
+//! that share seconds, and a model of what the API must say about either, built from the full decoding.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use orrery::decode::{EventType, MuxedAccountView, Placement, decode};
-use orrery::domain::{ContractId, Network};
+use orrery::domain::{ContractId, LedgerSeq, Network};
+use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use orrery::store::{Durability, IndexOptions, PreparedLedger};
 use serde_json::{Value, json};
 
@@ -45,11 +46,31 @@ pub fn ledgers() -> Option<Vec<Vec<u8>>> {
     Some((FIRST..=LAST).map(read).collect())
 }
 
+/// Ledgers of a network that was made up. From one on they say milliseconds, and four share each second.
+pub fn made() -> (Network, Vec<Vec<u8>>) {
+    let network = Network::from_name_or_passphrase("local");
+    let config = SandboxConfig {
+        network: network.clone(),
+        seed: 17,
+        start_time: 1_750_000_000,
+        close_interval: 5,
+        transactions_per_ledger: 0..=24,
+    };
+    let sandbox = Sandbox::new(config).unwrap();
+    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(10), 4);
+    (network, (0..60).map(|_| sandbox.next_ledger().unwrap()).collect())
+}
+
 /// A store with these ledgers.
 pub fn store(ledgers: &[Vec<u8>]) -> TempStore {
-    let store = TempStore::new(&network());
+    store_of(&network(), ledgers)
+}
+
+/// A store with ledgers of a network.
+pub fn store_of(network: &Network, ledgers: &[Vec<u8>]) -> TempStore {
+    let store = TempStore::new(network);
     for raw in ledgers {
-        let view = decode(raw, network().id()).unwrap();
+        let view = decode(raw, network.id()).unwrap();
         let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
         store.store.commit(prepared, Durability::Deferred).unwrap();
     }
@@ -63,15 +84,29 @@ pub struct Model {
     pub transactions: Vec<Value>,
     /// Every contract that occurs.
     pub contracts: Vec<String>,
+    /// The first and the last ledger.
+    pub ledgers: (u32, u32),
 }
 
 impl Model {
     /// Decodes the ledgers a second time, completely, and writes the records down field by field.
     pub fn of(ledgers: &[Vec<u8>]) -> Self {
-        let mut model =
-            Self { events: Vec::new(), transactions: Vec::new(), contracts: Vec::new() };
+        Self::of_network(&network(), ledgers)
+    }
+
+    /// The same for ledgers of a network.
+    pub fn of_network(network: &Network, ledgers: &[Vec<u8>]) -> Self {
+        let mut model = Self {
+            events: Vec::new(),
+            transactions: Vec::new(),
+            contracts: Vec::new(),
+            ledgers: (u32::MAX, 0),
+        };
         for raw in ledgers {
-            model.add(&full::decode(raw, network().id()).unwrap());
+            let ledger = full::decode(raw, network.id()).unwrap();
+            let (first, last) = model.ledgers;
+            model.ledgers = (first.min(ledger.sequence.0), last.max(ledger.sequence.0));
+            model.add(&ledger);
         }
         for transaction in &model.transactions {
             let contracts = transaction["contracts"].as_array().unwrap();
@@ -83,16 +118,16 @@ impl Model {
     }
 
     fn add(&mut self, ledger: &full::Ledger) {
-        let closed_at = time::OffsetDateTime::from_unix_timestamp(ledger.close_time as i64)
-            .unwrap()
-            .format(&time::format_description::well_known::Rfc3339)
-            .unwrap();
         let common = |application_order: u32| {
-            json!({
+            let mut record = json!({
                 "ledger": ledger.sequence.0,
-                "ledger_closed_at": closed_at,
+                "ledger_closed_at": closed_at(ledger),
                 "application_order": application_order,
-            })
+            });
+            if let Some(milliseconds) = ledger.close_time_ms {
+                record["ledger_closed_at_ms"] = json!(milliseconds);
+            }
+            record
         };
         for transaction in ledger.transactions.iter().filter(|t| t.smart_contract) {
             let mut record = common(transaction.application_order);
@@ -141,6 +176,18 @@ impl Model {
                 record[format!("topic{}", position + 1)] = json!(topics.get(position));
             }
             self.events.push(record);
+        }
+    }
+}
+
+/// With three digits of milliseconds where the ledger says them.
+fn closed_at(ledger: &full::Ledger) -> String {
+    let time = time::OffsetDateTime::from_unix_timestamp(ledger.close_time as i64).unwrap();
+    match ledger.close_time_ms {
+        None => time.format(&time::format_description::well_known::Rfc3339).unwrap(),
+        Some(milliseconds) => {
+            let (date, (hour, minute, second)) = (time.date(), time.to_hms());
+            format!("{date}T{hour:02}:{minute:02}:{second:02}.{:03}Z", milliseconds % 1000)
         }
     }
 }

@@ -4,7 +4,14 @@
 #[path = "../common"]
 mod common {
     pub mod full;
+    // Other tests use the rest.
+    #[allow(dead_code)]
+    pub mod newest;
 }
+// Other tests use the rest.
+#[allow(dead_code)]
+#[path = "../programs/engine_text.rs"]
+mod engine_text;
 
 mod builder;
 mod changes;
@@ -12,7 +19,7 @@ mod fixtures;
 mod limits;
 mod made;
 mod mutations;
-
+mod newest;
 mod real;
 mod variants;
 

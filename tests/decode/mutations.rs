@@ -11,6 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use stellar_xdr::*;
 
 use crate::fixtures;
+use crate::newest::NEWEST;
 use crate::{Verdict, compare};
 
 /// One case in this many starts from a ledger of the public network, which is large and slow.
@@ -45,7 +46,8 @@ impl Tally {
 fn both_implementations_agree_on_damaged_ledgers() {
     let Some(folder) = fixtures::folder() else { return };
     let cases = if fixtures::full_size() { 250_000 } else { 5_000 };
-    let small = originals(&folder, &["testnet/", "core-tests/"]);
+    let mut small = originals(&folder, &["testnet/", "core-tests/"]);
+    small.extend(NEWEST.ledgers.iter().map(|raw| original(raw.clone(), &NEWEST.network)));
     let large = originals(&folder, &["pubnet/"]);
     let mut tally = Tally::default();
     let mut repaired_tally = Tally::default();
@@ -79,24 +81,28 @@ fn originals(folder: &std::path::Path, of: &[&str]) -> Vec<Original> {
     for name in names.iter().filter(|name| of.iter().any(|start| name.starts_with(start))) {
         let fixture = fixtures::load(folder, name);
         for raw in fixture.ledgers {
-            let view = decode(&raw, fixture.network.id()).unwrap();
-            if view.transactions.is_empty() {
+            if decode(&raw, fixture.network.id()).unwrap().transactions.is_empty() {
                 empty += 1;
                 if empty > 20 {
                     continue;
                 }
             }
-            let start = raw.as_ptr() as usize;
-            let place = |value: &[u8]| {
-                let offset = value.as_ptr() as usize - start;
-                offset..offset + value.len()
-            };
-            let topics = view.topics.iter().map(|topic| place(topic));
-            let values = topics.chain(view.events.iter().map(|event| place(event.data))).collect();
-            originals.push(Original { network: fixture.network.clone(), raw, values });
+            originals.push(original(raw, &fixture.network));
         }
     }
     originals
+}
+
+fn original(raw: Vec<u8>, network: &Network) -> Original {
+    let view = decode(&raw, network.id()).unwrap();
+    let start = raw.as_ptr() as usize;
+    let place = |value: &[u8]| {
+        let offset = value.as_ptr() as usize - start;
+        offset..offset + value.len()
+    };
+    let topics = view.topics.iter().map(|topic| place(topic));
+    let values = topics.chain(view.events.iter().map(|event| place(event.data))).collect();
+    Original { network: network.clone(), raw, values }
 }
 
 /// A copy of `original` with one to four changes.

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use orrery::decode::{decode, ledger_length};
-use orrery::domain::Network;
+use orrery::domain::{LedgerSeq, Network};
 use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use orrery::store::{IndexOptions, PreparedLedger};
 
@@ -21,7 +21,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         close_interval: 5,
         transactions_per_ledger: 1..=4,
     };
-    let mut sandbox = Sandbox::new(config).unwrap();
+    let sandbox = Sandbox::new(config).unwrap();
+    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(10), 3);
     (0..20).map(|_| sandbox.next_ledger().unwrap()).collect()
 }
 

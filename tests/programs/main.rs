@@ -19,6 +19,8 @@ mod common {
     // Other tests use the rest.
     pub mod example;
     #[allow(dead_code)]
+    pub mod newest;
+    #[allow(dead_code)]
     pub mod stand_in_core;
     pub mod terminal;
 }
@@ -43,6 +45,7 @@ mod network;
 mod network_calls;
 mod network_growth;
 mod network_limits;
+mod network_newest;
 mod network_trials;
 mod network_types;
 mod replay;

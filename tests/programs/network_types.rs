@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 use stellar_xdr::{
-    AccountId, Duration, Int128Parts, Int256Parts, MuxedEd25519Account, PublicKey, ScAddress,
-    ScError, ScVal, TimePoint, UInt128Parts, UInt256Parts, Uint256,
+    AccountId, Duration, Int128Parts, Int256Parts, MuxedContract, MuxedEd25519Account, PublicKey,
+    ScAddress, ScError, ScVal, TimePoint, UInt128Parts, UInt256Parts, Uint256,
 };
 
 use crate::common::binary::Service;
@@ -279,10 +279,15 @@ fn texts_bytes_and_addresses_come_out_as_they_went_in() {
     );
     let broken = ScVal::String(stellar_xdr::ScString(b"gr\xffn".to_vec().try_into().unwrap()));
     let second = argument(address(types), ScVal::Address(account.clone()), broken, &[]);
-    chain.call(types, "texts", vec![first]);
-    chain.call(types, "texts", vec![second]);
+    // CAP-84
+    let contract_id = stellar_xdr::ContractId(stellar_xdr::Hash(types.0));
+    let of_contract = ScAddress::MuxedContract(MuxedContract { id: u64::MAX - 1, contract_id });
+    let third = argument(address(types), ScVal::Address(of_contract.clone()), text(""), &[]);
+    for argument in [first, second, third] {
+        chain.call(types, "texts", vec![argument]);
+    }
     chain.import_into(&scene);
-    owner.wait_for_rows("types_texts", 2);
+    owner.wait_for_rows("types_texts", 3);
     let hex: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = |address: &str, muxed: &str, string: &str, bytes: &str| {
         json!({
@@ -290,13 +295,15 @@ fn texts_bytes_and_addresses_come_out_as_they_went_in() {
             "string": string, "bytes": bytes, "bytes_4": "0001feff", "bytes_32": "ab".repeat(32),
         })
     };
-    let (account, muxed) = (account.to_string(), muxed.to_string());
-    assert!(account.starts_with('G') && muxed.starts_with('M'));
+    let [account, muxed, of_contract] = [account, muxed, of_contract].map(|it| it.to_string());
+    let letters = [&account, &muxed, &of_contract].map(|text| &text[..1]);
+    assert_eq!(letters, ["G", "M", "W"]);
     assert_eq!(
         own_rows(&owner, "select * from types_texts order by _ledger"),
         [
             expected(&account, &muxed, "quotes ' and \" and \\, grün, \u{1f980}\n\0end", &hex),
             expected(&types.to_string(), &account, "gr\\xffn", ""),
+            expected(&types.to_string(), &of_contract, "", ""),
         ]
     );
 }

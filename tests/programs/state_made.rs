@@ -106,6 +106,7 @@ impl World {
             sequence: LedgerSeq(ledger),
             protocol: self.protocol,
             close_time: u64::from(ledger),
+            close_time_ms: None,
         };
         let view = LedgerView {
             raw: &raw,

@@ -63,7 +63,10 @@ fn the_parts_are_those_of_the_ledger() {
             let transaction = &ledger.transactions[index];
             assert_eq!(call.position.ledger, ledger.sequence);
             assert_eq!(call.position.application_order, transaction.application_order);
-            assert_eq!((call.hash, call.closed_at), (transaction.hash, ledger.close_time));
+            assert_eq!(
+                (call.hash, call.closed_at.seconds()),
+                (transaction.hash, ledger.close_time)
+            );
             assert_eq!(call.successful, transaction.successful);
             let xdr: Vec<Vec<u8>> = ledger.events[transaction.operation_events.clone()]
                 .iter()

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
 use crate::common::http::Connection;
-use crate::common::pubnet::{self, FIRST, LAST, Model, topics};
+use crate::common::pubnet::{self, Model, topics};
 use crate::common::server::{Server, TempStore};
 use crate::common::size;
 
@@ -18,11 +18,18 @@ struct Served {
     _store: TempStore,
 }
 
-static SERVED: LazyLock<Option<Served>> = LazyLock::new(|| {
-    let ledgers = pubnet::ledgers()?;
-    let store = pubnet::store(&ledgers);
-    let server = Server::start(&store);
-    Some(Served { model: Model::of(&ledgers), server, _store: store })
+/// Made ledgers that share seconds, and those of the public network where they are at hand.
+static SERVED: LazyLock<Vec<Served>> = LazyLock::new(|| {
+    let public = pubnet::ledgers().map(|ledgers| (pubnet::network(), ledgers));
+    [Some(pubnet::made()), public]
+        .into_iter()
+        .flatten()
+        .map(|(network, ledgers)| {
+            let store = pubnet::store_of(&network, &ledgers);
+            let server = Server::start(&store);
+            Served { model: Model::of_network(&network, &ledgers), server, _store: store }
+        })
+        .collect()
 });
 
 /// One question as the model understands it, next to the words that the server is asked with.
@@ -68,13 +75,14 @@ impl Question {
         self.query.push(format!("{name}={}", value.to_string().replace('+', "%2B")));
     }
 
-    fn range(&mut self, rng: &mut ChaCha8Rng) {
+    fn range(&mut self, rng: &mut ChaCha8Rng, model: &Model) {
+        let (first, last) = model.ledgers;
         if rng.random_bool(0.7) {
-            self.from = rng.random_range(FIRST - 1..=LAST + 1);
+            self.from = rng.random_range(first - 1..=last + 1);
             self.say("from", self.from);
         }
         if rng.random_bool(0.7) {
-            self.to = rng.random_range(FIRST - 1..=LAST + 1);
+            self.to = rng.random_range(first - 1..=last + 1);
             self.say("to", self.to);
         }
     }
@@ -179,7 +187,7 @@ fn event_question(rng: &mut ChaCha8Rng, model: &Model) -> Question {
     match rng.random_range(0..4) {
         0 => {
             question = Question::about("/rest/events/by-ledger");
-            question.range(rng);
+            question.range(rng, model);
         }
         1 => {
             question = Question::about("/rest/events/by-contracts/");
@@ -187,7 +195,7 @@ fn event_question(rng: &mut ChaCha8Rng, model: &Model) -> Question {
         }
         2 => {
             question = Question::about("/rest/events/by-ledger/contracts");
-            question.range(rng);
+            question.range(rng, model);
             question.name_contracts(rng, model);
         }
         _ => question = one_contract(rng, model),
@@ -202,7 +210,7 @@ fn one_contract(rng: &mut ChaCha8Rng, model: &Model) -> Question {
     let mut question = Question::about(&format!("/rest/events/by-contract/{contract}"));
     question.contracts = vec![contract];
     if rng.random_bool(0.5) {
-        question.range(rng);
+        question.range(rng, model);
     }
     let ranged = !question.query.is_empty();
     if rng.random_bool(0.6) {
@@ -241,7 +249,7 @@ fn transaction_question(rng: &mut ChaCha8Rng, model: &Model) -> Question {
     match rng.random_range(0..4) {
         0 => {
             question = Question::about("/rest/txs/by-ledger");
-            question.range(rng);
+            question.range(rng, model);
         }
         1 => {
             question = Question::about("/rest/txs/by-contracts");
@@ -249,7 +257,7 @@ fn transaction_question(rng: &mut ChaCha8Rng, model: &Model) -> Question {
         }
         2 => {
             question = Question::about("/rest/txs/by-ledger/contracts");
-            question.range(rng);
+            question.range(rng, model);
             question.name_contracts(rng, model);
         }
         _ => {
@@ -257,7 +265,7 @@ fn transaction_question(rng: &mut ChaCha8Rng, model: &Model) -> Question {
             question = Question::about(&format!("/rest/txs/by-contract/{contract}"));
             question.contracts = vec![contract];
             if rng.random_bool(0.5) {
-                question.range(rng);
+                question.range(rng, model);
             }
         }
     }
@@ -267,124 +275,132 @@ fn transaction_question(rng: &mut ChaCha8Rng, model: &Model) -> Question {
 
 #[test]
 fn pages_of_events_equal_the_model() {
-    let Some(served) = SERVED.as_ref() else { return };
-    let mut rng = ChaCha8Rng::seed_from_u64(11);
-    let mut connection = served.server.connect();
-    let mut rows_seen = 0;
-    for _ in 0..size::choose(1500, 50_000) {
-        let question = event_question(&mut rng, &served.model);
-        let target = question.target();
-        let rows = ask(&mut connection, &served.server.token, &target);
-        let expected = question.select(&served.model.events, emitted_by);
-        assert_eq!(rows.iter().collect::<Vec<_>>(), expected, "{target}");
-        rows_seen += rows.len();
+    for served in SERVED.iter() {
+        let mut rng = ChaCha8Rng::seed_from_u64(11);
+        let mut connection = served.server.connect();
+        let mut rows_seen = 0;
+        for _ in 0..size::choose(1500, 50_000) {
+            let question = event_question(&mut rng, &served.model);
+            let target = question.target();
+            let rows = ask(&mut connection, &served.server.token, &target);
+            let expected = question.select(&served.model.events, emitted_by);
+            assert_eq!(rows.iter().collect::<Vec<_>>(), expected, "{target}");
+            rows_seen += rows.len();
+        }
+        assert!(rows_seen > 1000, "the questions have answers");
     }
-    assert!(rows_seen > 1000, "the questions have answers");
 }
 
 #[test]
 fn pages_of_transactions_equal_the_model() {
-    let Some(served) = SERVED.as_ref() else { return };
-    let mut rng = ChaCha8Rng::seed_from_u64(12);
-    let mut connection = served.server.connect();
-    let mut rows_seen = 0;
-    for _ in 0..size::choose(150, 5_000) {
-        let question = transaction_question(&mut rng, &served.model);
-        let target = question.target();
-        let rows = ask(&mut connection, &served.server.token, &target);
-        let expected = question.select(&served.model.transactions, touched);
-        assert!(rows.iter().eq(expected.iter().copied()), "{target}");
-        rows_seen += rows.len();
+    for served in SERVED.iter() {
+        let mut rng = ChaCha8Rng::seed_from_u64(12);
+        let mut connection = served.server.connect();
+        let mut rows_seen = 0;
+        for _ in 0..size::choose(150, 5_000) {
+            let question = transaction_question(&mut rng, &served.model);
+            let target = question.target();
+            let rows = ask(&mut connection, &served.server.token, &target);
+            let expected = question.select(&served.model.transactions, touched);
+            assert!(rows.iter().eq(expected.iter().copied()), "{target}");
+            rows_seen += rows.len();
+        }
+        assert!(rows_seen > 1000, "the questions have answers");
     }
-    assert!(rows_seen > 1000, "the questions have answers");
 }
 
 #[test]
 fn a_transaction_is_found_by_either_hash_in_any_spelling() {
-    let Some(served) = SERVED.as_ref() else { return };
-    let mut connection = served.server.connect();
-    let mut fee_bumps = 0;
-    for transaction in &served.model.transactions {
-        let outer = transaction["tx"].as_str().unwrap();
-        let events: Vec<_> = served.model.events.iter().filter(|e| e["tx"] == outer).collect();
-        let mut spellings = vec![outer.to_owned(), format!("0x{}", outer.to_uppercase())];
-        if let Some(inner) = transaction["inner_tx"].as_str() {
-            spellings.push(inner.to_owned());
-            fee_bumps += 1;
+    for served in SERVED.iter() {
+        let mut connection = served.server.connect();
+        let mut fee_bumps = 0;
+        for transaction in &served.model.transactions {
+            let outer = transaction["tx"].as_str().unwrap();
+            let events: Vec<_> = served.model.events.iter().filter(|e| e["tx"] == outer).collect();
+            let mut spellings = vec![outer.to_owned(), format!("0x{}", outer.to_uppercase())];
+            if let Some(inner) = transaction["inner_tx"].as_str() {
+                spellings.push(inner.to_owned());
+                fee_bumps += 1;
+            }
+            for hash in spellings {
+                let target = format!("/rest/txs/by-hash/{hash}?limit=0&cursor=x");
+                let rows = ask(&mut connection, &served.server.token, &target);
+                assert_eq!(rows.iter().collect::<Vec<_>>(), [transaction]);
+                let target = format!("/rest/events/by-tx/{hash}/?limit=0");
+                let rows = ask(&mut connection, &served.server.token, &target);
+                assert_eq!(rows.iter().collect::<Vec<_>>(), events, "{hash}");
+            }
         }
-        for hash in spellings {
-            let target = format!("/rest/txs/by-hash/{hash}?limit=0&cursor=x");
-            let rows = ask(&mut connection, &served.server.token, &target);
-            assert_eq!(rows.iter().collect::<Vec<_>>(), [transaction]);
-            let target = format!("/rest/events/by-tx/{hash}/?limit=0");
-            let rows = ask(&mut connection, &served.server.token, &target);
-            assert_eq!(rows.iter().collect::<Vec<_>>(), events, "{hash}");
-        }
+        assert!(fee_bumps > 0);
     }
-    assert!(fee_bumps > 0);
 }
 
 #[test]
 fn a_walk_by_cursor_meets_every_row_once() {
-    let Some(served) = SERVED.as_ref() else { return };
-    let lists = [("events", "id", &served.model.events), ("txs", "tx", &served.model.transactions)];
-    for (list, key, rows) in lists {
-        for (order, limit) in [("asc", 1000), ("desc", 7), ("asc", 50)] {
-            let mut connection = served.server.connect();
-            let mut walked: Vec<Value> = Vec::new();
-            let mut cursor = String::new();
-            loop {
-                let target = format!("/rest/{list}/by-ledger?order={order}&limit={limit}{cursor}");
-                let page = ask(&mut connection, &served.server.token, &target);
-                let Some(last) = page.last() else { break };
-                cursor = format!("&cursor={}", last[key].to_string().trim_matches('"'));
-                walked.extend(page);
+    for served in SERVED.iter() {
+        let lists =
+            [("events", "id", &served.model.events), ("txs", "tx", &served.model.transactions)];
+        for (list, key, rows) in lists {
+            for (order, limit) in [("asc", 1000), ("desc", 7), ("asc", 50)] {
+                let mut connection = served.server.connect();
+                let mut walked: Vec<Value> = Vec::new();
+                let mut cursor = String::new();
+                loop {
+                    let target =
+                        format!("/rest/{list}/by-ledger?order={order}&limit={limit}{cursor}");
+                    let page = ask(&mut connection, &served.server.token, &target);
+                    let Some(last) = page.last() else { break };
+                    cursor = format!("&cursor={}", last[key].to_string().trim_matches('"'));
+                    walked.extend(page);
+                }
+                if order == "desc" {
+                    walked.reverse();
+                }
+                assert!(walked == **rows, "{list} {order} {limit}");
             }
-            if order == "desc" {
-                walked.reverse();
-            }
-            assert!(walked == **rows, "{list} {order} {limit}");
         }
     }
 }
 
 #[test]
 fn a_transaction_cursor_may_be_an_inner_hash_and_lie_outside_the_filter() {
-    let Some(served) = SERVED.as_ref() else { return };
-    let rows = &served.model.transactions;
-    let at = rows.iter().position(|row| row["fee_bump"] == true).unwrap();
-    let (inner, ledger) = (rows[at]["inner_tx"].as_str().unwrap(), &rows[at]["ledger"]);
-    let below = ledger.as_u64().unwrap() + 1;
-    let target = format!("/rest/txs/by-ledger?order=asc&limit=3&from={below}&cursor={inner}");
-    let page = ask(&mut served.server.connect(), &served.server.token, &target);
-    let expected: Vec<_> =
-        rows[at..].iter().filter(|row| row["ledger"] != *ledger).take(3).collect();
-    assert_eq!(page.iter().collect::<Vec<_>>(), expected);
+    for served in SERVED.iter() {
+        let rows = &served.model.transactions;
+        let at = rows.iter().position(|row| row["fee_bump"] == true).unwrap();
+        let (inner, ledger) = (rows[at]["inner_tx"].as_str().unwrap(), &rows[at]["ledger"]);
+        let below = ledger.as_u64().unwrap() + 1;
+        let target = format!("/rest/txs/by-ledger?order=asc&limit=3&from={below}&cursor={inner}");
+        let page = ask(&mut served.server.connect(), &served.server.token, &target);
+        let expected: Vec<_> =
+            rows[at..].iter().filter(|row| row["ledger"] != *ledger).take(3).collect();
+        assert_eq!(page.iter().collect::<Vec<_>>(), expected);
+    }
 }
 
 #[test]
 fn well_formed_unknowns_and_empty_ranges_are_empty_arrays() {
-    let Some(served) = SERVED.as_ref() else { return };
-    let unknown = "CAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAD2KM";
-    let mut connection = served.server.connect();
-    for target in [
-        format!("/rest/events/by-contract/{unknown}"),
-        format!("/rest/events/by-contracts?contracts={unknown}"),
-        format!("/rest/txs/by-contract/{unknown}"),
-        format!("/rest/events/by-tx/{}", "00".repeat(32)),
-        format!("/rest/txs/by-hash/{}", "00".repeat(32)),
-        "/rest/events/by-ledger?from=2&to=1".into(),
-        "/rest/txs/by-ledger?from=99999999999999999999".into(),
-        "/rest/events/by-ledger?cursor=0".into(),
-        "/rest/events/by-ledger?cursor=99999999999999999999&order=asc".into(),
-    ] {
-        let rows = ask(&mut connection, &served.server.token, &target);
-        assert!(rows.is_empty(), "{target}");
+    for served in SERVED.iter() {
+        let unknown = "CAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAD2KM";
+        let mut connection = served.server.connect();
+        for target in [
+            format!("/rest/events/by-contract/{unknown}"),
+            format!("/rest/events/by-contracts?contracts={unknown}"),
+            format!("/rest/txs/by-contract/{unknown}"),
+            format!("/rest/events/by-tx/{}", "00".repeat(32)),
+            format!("/rest/txs/by-hash/{}", "00".repeat(32)),
+            "/rest/events/by-ledger?from=2&to=1".into(),
+            "/rest/txs/by-ledger?from=99999999999999999999".into(),
+            "/rest/events/by-ledger?cursor=0".into(),
+            "/rest/events/by-ledger?cursor=99999999999999999999&order=asc".into(),
+        ] {
+            let rows = ask(&mut connection, &served.server.token, &target);
+            assert!(rows.is_empty(), "{target}");
+        }
+        let newest = ask(
+            &mut connection,
+            &served.server.token,
+            "/rest/events/by-ledger?cursor=99999999999999999999&limit=1",
+        );
+        assert_eq!(newest[0], *served.model.events.last().unwrap());
     }
-    let newest = ask(
-        &mut connection,
-        &served.server.token,
-        "/rest/events/by-ledger?cursor=99999999999999999999&limit=1",
-    );
-    assert_eq!(newest[0], *served.model.events.last().unwrap());
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use orrery::decode::{Placement, decode};
-use orrery::domain::Network;
+use orrery::domain::{LedgerSeq, Network};
 use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use orrery::store::{Digest, Durability, IndexOptions, IndexedAs, PreparedLedger};
 use rand::seq::SliceRandom;
@@ -232,7 +232,8 @@ fn sandbox(ledgers: u32) -> (Network, Vec<Vec<u8>>) {
         close_interval: 5,
         transactions_per_ledger: 0..=12,
     };
-    let mut sandbox = Sandbox::new(config).unwrap();
+    let sandbox = Sandbox::new(config).unwrap();
+    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(20), 3);
     (network, (0..ledgers).map(|_| sandbox.next_ledger().unwrap()).collect())
 }
 

@@ -175,3 +175,26 @@ fn every_table_row_of_the_router_is_documented() {
     let documented: BTreeSet<_> = root["paths"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(templates, documented);
 }
+
+#[test]
+fn records_with_milliseconds_are_as_documented() {
+    let (network, ledgers) = pubnet::made();
+    let store = pubnet::store_of(&network, &ledgers);
+    let server = Server::start(&store);
+    let root = description();
+    for (list, schema) in [("events", "Event"), ("txs", "Transaction")] {
+        let records = server.get(&format!("/rest/{list}/by-ledger?order=asc&limit=1000")).json();
+        let records = records.as_array().unwrap();
+        let schema = validator(&root, &root["components"]["schemas"][schema]);
+        assert!(records.iter().all(|record| schema.is_valid(record)), "{list}");
+        let precise = |record: &&Value| record["ledger_closed_at_ms"].is_u64();
+        let count = records.iter().filter(precise).count();
+        assert!(0 < count && count < records.len(), "some ledgers say milliseconds");
+        // Ledgers that share a second come in the order of their numbers.
+        let order = records.iter().map(|record| record["ledger"].as_u64().unwrap());
+        assert!(order.is_sorted(), "{list}");
+        let mut altered = records.iter().find(precise).unwrap().clone();
+        altered["ledger_closed_at"] = json!("2025-06-15T15:06:40.5Z");
+        assert!(!schema.is_valid(&altered), "{list}");
+    }
+}

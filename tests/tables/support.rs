@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use orrery::domain::{ContractId, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
+use orrery::domain::{CloseTime, ContractId, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
 use orrery::tables::query::{QueryError, QueryRequest};
 use orrery::tables::schema::{ProgramSchema, SchemaError, SchemaLimits};
 use orrery::tables::{Change, Patience, QueryLimits, Row, Tables, TablesSettings, Walls, event_id};
@@ -103,7 +103,7 @@ impl Program {
                 transaction,
                 event_id: event_id(self.id, &transaction, at),
                 ledger: LedgerSeq(1_000 + number),
-                closed_at: 1_700_000_000 + i64::from(number) * 5,
+                closed_at: CloseTime::Seconds(1_700_000_000 + u64::from(number) * 5),
             });
         }
         self.log.push(self.rows.len());

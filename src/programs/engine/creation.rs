@@ -6,9 +6,10 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 use soroban_env_host::storage::SnapshotSource;
 use soroban_env_host::xdr::{
-    ContractExecutable, ContractIdPreimage, Hash, HashIdPreimage, HashIdPreimageContractId,
-    HostFunction, LedgerEntryChange, LedgerEntryData, LedgerKey, LedgerKeyContractCode,
-    Limits as XdrLimits, ScAddress, ScVal, WriteXdr,
+    ContractDataDurability, ContractExecutable, ContractExecutableExternalRef, ContractIdPreimage,
+    Hash, HashIdPreimage, HashIdPreimageContractId, HostFunction, LedgerEntryChange,
+    LedgerEntryData, LedgerKey, LedgerKeyContractCode, LedgerKeyContractData, Limits as XdrLimits,
+    ScAddress, ScVal, WriteXdr,
 };
 use soroban_env_host::{
     ContractFunctionSet, Env, EnvBase, Host, HostError, Symbol, TryFromVal, Val,
@@ -97,24 +98,27 @@ impl Creation {
 pub(super) fn created_code(
     invocation: &Invocation,
     contracts: &[ContractId],
+    snapshot: &Snapshot,
 ) -> Vec<(Hash, Vec<ContractId>)> {
     let mut found: Vec<(Hash, Vec<ContractId>)> = Vec::new();
     let recorded = invocation.recorded.iter().flat_map(|recorded| recorded.changes.iter());
-    for (contract, code) in recorded.filter_map(created).chain(declared(invocation)) {
+    for (contract, executable) in recorded.filter_map(created).chain(declared(invocation)) {
         if !contracts.contains(&contract) {
             continue;
         }
-        match found.iter_mut().find(|(known, _)| *known == code) {
-            Some((_, ids)) if ids.contains(&contract) => {}
-            Some((_, ids)) => ids.push(contract),
-            None => found.push((code, vec![contract])),
+        for code in codes_of(&executable, invocation, snapshot) {
+            match found.iter_mut().find(|(known, _)| *known == code) {
+                Some((_, ids)) if ids.contains(&contract) => {}
+                Some((_, ids)) => ids.push(contract),
+                None => found.push((code, vec![contract])),
+            }
         }
     }
     found
 }
 
-/// A contract with code of its own that a change creates.
-fn created(change: &LedgerEntryChange) -> Option<(ContractId, Hash)> {
+/// A contract that a change creates.
+fn created(change: &LedgerEntryChange) -> Option<(ContractId, ContractExecutable)> {
     let LedgerEntryChange::Created(entry) = change else { return None };
     let LedgerEntryData::ContractData(data) = &entry.data else { return None };
     match (&data.contract, &data.key, &data.val) {
@@ -122,25 +126,67 @@ fn created(change: &LedgerEntryChange) -> Option<(ContractId, Hash)> {
             ScAddress::Contract(contract),
             ScVal::LedgerKeyContractInstance,
             ScVal::ContractInstance(instance),
-        ) => code_of(&instance.executable).map(|code| (ContractId(contract.0.0), code)),
+        ) => Some((ContractId(contract.0.0), instance.executable.clone())),
         _ => None,
     }
 }
 
 /// The contract that the transaction's host function itself creates.
-fn declared(invocation: &Invocation) -> Option<(ContractId, Hash)> {
+fn declared(invocation: &Invocation) -> Option<(ContractId, ContractExecutable)> {
     let (preimage, executable) = match &invocation.host_function {
         HostFunction::CreateContract(args) => (&args.contract_id_preimage, &args.executable),
         HostFunction::CreateContractV2(args) => (&args.contract_id_preimage, &args.executable),
         _ => return None,
     };
     let id = contract_id(invocation, preimage.clone())?;
-    code_of(executable).map(|code| (id, code))
+    Some((id, executable.clone()))
 }
 
-fn code_of(executable: &ContractExecutable) -> Option<Hash> {
+/// The code of an executable. Where a reference points may change while the transaction runs (CAP-85): every
+/// place that it is known to have pointed at counts.
+fn codes_of(
+    executable: &ContractExecutable,
+    invocation: &Invocation,
+    snapshot: &Snapshot,
+) -> Vec<Hash> {
     match executable {
-        ContractExecutable::Wasm(code) => Some(code.clone()),
+        ContractExecutable::Wasm(code) => vec![code.clone()],
+        ContractExecutable::StellarAsset => Vec::new(),
+        ContractExecutable::ExternalRef(reference) => {
+            let key = Rc::new(reference_key(reference));
+            // A lookup that fails ends the run, which needs this entry too.
+            let before = snapshot.get(&key).ok().flatten();
+            let before = before.and_then(|(entry, _)| referred(&key, &entry.data));
+            let recorded = invocation.recorded.iter().flat_map(|one| one.changes.iter());
+            let changed = recorded.filter_map(|change| match change {
+                LedgerEntryChange::Created(entry) | LedgerEntryChange::Updated(entry) => {
+                    referred(&key, &entry.data)
+                }
+                _ => None,
+            });
+            before.into_iter().chain(changed).collect()
+        }
+    }
+}
+
+/// Key of the entry that a reference stands for (CAP-85).
+fn reference_key(reference: &ContractExecutableExternalRef) -> LedgerKey {
+    LedgerKey::ContractData(LedgerKeyContractData {
+        contract: reference.executable_owner.clone(),
+        key: ScVal::ExecutableTag(reference.tag.clone()),
+        durability: ContractDataDurability::Persistent,
+    })
+}
+
+/// The hash of code in an entry, if it is the one with this key.
+fn referred(key: &LedgerKey, entry: &LedgerEntryData) -> Option<Hash> {
+    let (LedgerKey::ContractData(key), LedgerEntryData::ContractData(data)) = (key, entry) else {
+        return None;
+    };
+    let same =
+        (&key.contract, &key.key, key.durability) == (&data.contract, &data.key, data.durability);
+    match &data.val {
+        ScVal::Bytes(bytes) if same => bytes.as_slice().try_into().ok().map(Hash),
         _ => None,
     }
 }

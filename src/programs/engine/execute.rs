@@ -208,7 +208,8 @@ impl Attempt<'_> {
             host.register_native_contract_as_wasm(functions, hash)?;
         }
         // A contract that this transaction creates has the network's hash in its entry.
-        for (code, created) in created_code(self.invocation, self.program.contracts) {
+        let created = created_code(self.invocation, self.program.contracts, &self.snapshot);
+        for (code, created) in created {
             let functions = Rc::new(Creation {
                 code: code.clone(),
                 created,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use soroban_env_host::storage::EntryWithLiveUntil;
 use soroban_env_host::xdr::{
     ContractEvent, ContractEventBody, ContractExecutable, Hash, LedgerEntryChange,
-    LedgerEntryChanges, LedgerEntryData, LedgerKey, ScVal,
+    LedgerEntryChanges, LedgerEntryData, LedgerKey, ScMap, ScMapEntry, ScSymbol, ScVal,
 };
 
 use super::describe::{describe, quoted};
@@ -193,6 +193,26 @@ impl Names<'_> {
         }
     }
 
+    /// What events say of an executable is a list of its kind and its value. Of a reference (CAP-85) that
+    /// a synthetic hash stands for these are others.
+    fn reference(&self, executable: &[ScVal]) -> Option<Vec<ScVal>> {
+        let [ScVal::Symbol(kind), ScVal::Bytes(hash)] = executable else { return None };
+        let hash = <[u8; 32]>::try_from(hash.as_slice()).map(Hash).ok()?;
+        let ContractExecutable::ExternalRef(reference) = self.0.original(&hash)? else {
+            return None;
+        };
+        if kind.0.as_slice() != b"Wasm" {
+            return None;
+        }
+        let symbol = |text: &str| text.try_into().ok().map(|text| ScVal::Symbol(ScSymbol(text)));
+        let entry = |key: &str, val: ScVal| Some(ScMapEntry { key: symbol(key)?, val });
+        let fields = vec![
+            entry("owner", ScVal::Address(reference.executable_owner))?,
+            entry("tag", ScVal::String(reference.tag))?,
+        ];
+        Some(vec![symbol("ExternalRef")?, ScVal::Map(Some(ScMap(fields.try_into().ok()?)))])
+    }
+
     fn restore_entry(&self, data: &mut LedgerEntryData) {
         if let LedgerEntryData::ContractData(data) = data {
             self.restore(&mut data.val);
@@ -218,7 +238,10 @@ impl Names<'_> {
                 }
             }
             ScVal::Vec(Some(vec)) => {
-                let mut items = vec.to_vec();
+                let mut items = match self.reference(vec) {
+                    Some(reference) => reference,
+                    None => vec.to_vec(),
+                };
                 items.iter_mut().for_each(|item| self.restore(item));
                 if let Ok(items) = items.try_into() {
                     vec.0 = items;

@@ -7,7 +7,8 @@ use stellar_xdr::{
     EnvelopeType, ExtensionPoint, Hash, LedgerCloseMeta, LedgerCloseMetaExt, LedgerCloseMetaExtV1,
     LedgerCloseMetaV2, LedgerCloseValueSignature, LedgerHeader, LedgerHeaderExt,
     LedgerHeaderHistoryEntry, LedgerHeaderHistoryEntryExt, LedgerKey, Limits, Signature,
-    StellarValue, StellarValueExt, TimePoint, TransactionResultSet, WriteXdr,
+    StellarValue, StellarValueExt, StellarValueProposedMsValue, StellarValueProposedValue,
+    StellarValueSignedMsValue, TimePoint, TimePointMs, TransactionResultSet, WriteXdr,
 };
 
 use super::SandboxError;
@@ -35,6 +36,10 @@ pub(super) struct OpenLedger<'a> {
     pub(super) sequence: u32,
     /// Unix time in seconds.
     pub(super) close_time: u64,
+    /// The same in milliseconds, where the network has them (CAP-88).
+    pub(super) close_time_ms: Option<u64>,
+    /// Whether the validators drop the proposed transaction set (CAP-83).
+    pub(super) dropped: bool,
 }
 
 /// A closed ledger's header and its hash.
@@ -85,8 +90,13 @@ pub(super) fn close_ledger(
     transactions: Vec<SignedTransaction>,
     validator: &Actor,
 ) -> Result<(Tip, LedgerCloseMeta), SandboxError> {
-    let set = TransactionSet::new(Hash(previous.hash), transactions)?;
-    let (tx_set, tx_set_hash) = (set.set.clone(), set.hash);
+    let proposed = TransactionSet::new(Hash(previous.hash), transactions)?;
+    let proposed_hash = proposed.hash;
+    let set = match ledger.dropped {
+        true => TransactionSet::new(Hash(previous.hash), Vec::new())?,
+        false => proposed,
+    };
+    let tx_set = set.set.clone();
     let AppliedSet { transactions, fees } = apply_set(state, ledger, set)?;
 
     let state = Arc::make_mut(state);
@@ -100,7 +110,7 @@ pub(super) fn close_ledger(
     };
     let mut header = previous.header.clone();
     header.previous_ledger_hash = Hash(previous.hash);
-    header.scp_value = agreed_value(ledger, tx_set_hash, validator)?;
+    header.scp_value = agreed_value(previous, ledger, proposed_hash, validator)?;
     header.tx_set_result_hash = Hash(Sha256::digest(results.to_xdr(Limits::none())?).into());
     header.bucket_list_hash = commit(&previous.header.bucket_list_hash, &state.seal()?);
     header.ledger_seq = ledger.sequence;
@@ -148,23 +158,45 @@ fn evict(state: &mut LedgerState, sequence: u32) -> Result<Vec<LedgerKey>, Sandb
 
 /// The value that the validators agreed on, signed by the one that proposed it.
 fn agreed_value(
+    previous: &Tip,
     ledger: &OpenLedger<'_>,
-    tx_set_hash: [u8; 32],
+    proposed_hash: [u8; 32],
     validator: &Actor,
 ) -> Result<StellarValue, SandboxError> {
     let mut payload = ledger.network.0.to_vec();
     payload.extend((EnvelopeType::Scpvalue as i32).to_be_bytes());
-    payload.extend(tx_set_hash);
-    payload.extend(ledger.close_time.to_be_bytes());
-    Ok(StellarValue {
-        tx_set_hash: Hash(tx_set_hash),
-        close_time: TimePoint(ledger.close_time),
-        upgrades: Default::default(),
-        ext: StellarValueExt::Signed(LedgerCloseValueSignature {
-            node_id: validator.node(),
-            signature: Signature(validator.sign(&payload).try_into()?),
+    payload.extend(proposed_hash);
+    payload.extend(ledger.signed_time().to_be_bytes());
+    let lc_value_signature = LedgerCloseValueSignature {
+        node_id: validator.node(),
+        signature: Signature(validator.sign(&payload).try_into()?),
+    };
+    let tx_set_hash = Hash(if ledger.dropped { [0; 32] } else { proposed_hash });
+    let proposed_set_hash = Hash(proposed_hash);
+    let previous_ledger_hash = Hash(previous.hash);
+    let previous_ledger_version = previous.header.ledger_version;
+    let ext = match (ledger.dropped, ledger.close_time_ms.map(TimePointMs)) {
+        (false, None) => StellarValueExt::Signed(lc_value_signature),
+        (false, Some(close_time_ms)) => StellarValueExt::SignedMs(StellarValueSignedMsValue {
+            close_time_ms,
+            lc_value_signature,
         }),
-    })
+        (true, None) => StellarValueExt::EmptyTxSet(StellarValueProposedValue {
+            tx_set_hash: proposed_set_hash,
+            previous_ledger_hash,
+            previous_ledger_version,
+            lc_value_signature,
+        }),
+        (true, Some(close_time_ms)) => StellarValueExt::EmptyTxSetMs(StellarValueProposedMsValue {
+            close_time_ms,
+            tx_set_hash: proposed_set_hash,
+            previous_ledger_hash,
+            previous_ledger_version,
+            lc_value_signature,
+        }),
+    };
+    let close_time = TimePoint(ledger.close_time);
+    Ok(StellarValue { tx_set_hash, close_time, upgrades: Default::default(), ext })
 }
 
 /// The sandbox keeps no bucket list; in its place stands a chain of digests over all changes.

@@ -5,7 +5,8 @@
 //! The same configuration always yields the same bytes. Accounts pay each other in the native
 //! asset and in two issued ones, by classic operations and through Stellar asset contracts run by
 //! the Soroban host; some transactions fail, some are fee bumps, some ledgers are empty. From a ledger
-//! of choice on they also trade in a market, a contract of WebAssembly.
+//! of choice on they also trade in a market, a contract of WebAssembly. From a ledger of choice on close
+//! times are in milliseconds.
 //!
 //! Where it differs from a node: the bucket list hash is a chain of digests over all changes
 //! rather than a bucket list, there are no upgrades, no SCP messages and no diagnostic events, and
@@ -17,6 +18,7 @@ mod assets;
 mod bootstrap;
 mod classic;
 mod close;
+mod close_times;
 mod contracts;
 mod dice;
 mod envelope;
@@ -46,6 +48,7 @@ pub use requests::Request;
 use actors::Cast;
 use assets::Assets;
 use close::{OpenLedger, TOTAL_COINS, Tip, close_ledger};
+use close_times::Milliseconds;
 use dice::Dice;
 use plan::Planner;
 use state::LedgerState;
@@ -53,6 +56,8 @@ use traffic::Visitors;
 
 /// Most transactions that [`SandboxConfig::transactions_per_ledger`] may ask for.
 pub const MAX_TRANSACTIONS: usize = 45;
+/// The first ledger that a sandbox makes; ledger 1 is its genesis.
+pub const FIRST_LEDGER: LedgerSeq = LedgerSeq(2);
 /// The first ledger in which a [market](Sandbox::with_market) can begin: before it accounts are made.
 pub const FIRST_MARKET_LEDGER: LedgerSeq = LedgerSeq(bootstrap::LAST_LEDGER + 1);
 /// An indexing program for the market's contract, the same contract with an emit in it: each trade is a
@@ -142,6 +147,8 @@ pub struct Sandbox {
     visitors: Visitors,
     /// The first ledger with a market; `None` for a network without one.
     market_from: Option<LedgerSeq>,
+    /// `None` for close times in whole seconds.
+    milliseconds: Option<Milliseconds>,
 }
 
 impl Sandbox {
@@ -168,7 +175,16 @@ impl Sandbox {
         }])?;
         let visitors = Visitors { seed: config.seed, ..Visitors::default() };
         let state = Arc::new(state);
-        Ok(Self { config, cast, assets, tip, state, visitors, market_from: None })
+        Ok(Self {
+            config,
+            cast,
+            assets,
+            tip,
+            state,
+            visitors,
+            market_from: None,
+            milliseconds: None,
+        })
     }
 
     /// The same network with a market from ledger `from` on, or from [`FIRST_MARKET_LEDGER`] if that is
@@ -202,18 +218,26 @@ impl Sandbox {
     /// # Errors
     /// As [`Self::next_ledger`].
     pub fn next_ledger_at(&mut self, close_time: u64) -> Result<Vec<u8>, SandboxError> {
-        self.close(close_time, &[])
+        self.close(close_time, &[], false)
     }
 
-    fn close(&mut self, close_time: u64, requests: &[Request]) -> Result<Vec<u8>, SandboxError> {
+    /// `dropped` says that the validators drop the transaction set.
+    fn close(
+        &mut self,
+        close_time: u64,
+        requests: &[Request],
+        dropped: bool,
+    ) -> Result<Vec<u8>, SandboxError> {
         let latest = self.tip.header.ledger_seq;
         let sequence = latest.checked_add(1).ok_or(SandboxError::LastLedger(latest))?;
-        let regular = self.latest_close_time().saturating_add(self.config.close_interval);
+        let closes = self.closes(sequence, close_time);
         let ledger = OpenLedger {
             network: self.config.network.id(),
             assets: &self.assets,
             sequence,
-            close_time: regular.max(close_time),
+            close_time: closes.seconds,
+            close_time_ms: closes.milliseconds,
+            dropped,
         };
         let dice = Dice::for_ledger(self.config.seed, sequence);
         let mut planner = Planner::new(&self.cast, &ledger, &self.state, dice);

@@ -135,6 +135,26 @@ impl<'a> Planner<'a> {
         function: &HostFunction,
         submitted: Option<InvokeContractArgs>,
     ) -> Result<bool, SandboxError> {
+        self.submit_call(source, function, submitted, &[])
+    }
+
+    /// The same with more keys in its footprint.
+    pub(super) fn invoke_reading(
+        &mut self,
+        source: &Actor,
+        function: &HostFunction,
+        more: &[LedgerKey],
+    ) -> Result<bool, SandboxError> {
+        self.submit_call(source, function, None, more)
+    }
+
+    fn submit_call(
+        &mut self,
+        source: &Actor,
+        function: &HostFunction,
+        submitted: Option<InvokeContractArgs>,
+        more: &[LedgerKey],
+    ) -> Result<bool, SandboxError> {
         if !self.is_idle(source) {
             return Ok(false);
         }
@@ -143,6 +163,8 @@ impl<'a> Planner<'a> {
         let Some(simulation) = simulate(self.state, self.ledger, function, &account, seed)? else {
             return Ok(false);
         };
+        let mut resources = simulation.resources;
+        add_to_footprint(&mut resources, more)?;
         let mut auth = simulation.auth;
         let mut host_function = function.clone();
         if let Some(args) = submitted {
@@ -157,13 +179,7 @@ impl<'a> Planner<'a> {
         }
         let call = InvokeHostFunctionOp { host_function, auth: auth.try_into()? };
         let operation = OperationBody::InvokeHostFunction(call);
-        self.send_soroban(
-            source,
-            operation,
-            simulation.resources,
-            simulation.event_bytes,
-            simulation.rent_fee,
-        )
+        self.send_soroban(source, operation, resources, simulation.event_bytes, simulation.rent_fee)
     }
 
     /// Extends the lives of `keys` to `extend_to` ledgers from now.
@@ -319,6 +335,27 @@ impl<'a> Planner<'a> {
             SandboxError::Inconsistent(format!("nobody signs for {}", credentials.address))
         })
     }
+}
+
+/// Adds keys that are read, and what a call may do with as much more code.
+fn add_to_footprint(
+    resources: &mut SorobanResources,
+    more: &[LedgerKey],
+) -> Result<(), SandboxError> {
+    if more.is_empty() {
+        return Ok(());
+    }
+    let footprint = &mut resources.footprint;
+    let mut read_only = footprint.read_only.to_vec();
+    let new = more
+        .iter()
+        .filter(|key| !footprint.read_only.contains(key) && !footprint.read_write.contains(key));
+    read_only.extend(new.cloned());
+    read_only.sort();
+    footprint.read_only = read_only.try_into()?;
+    resources.instructions *= 2;
+    resources.disk_read_bytes *= 2;
+    Ok(())
 }
 
 /// The form in which an account's signature is passed to the host: one signer, key and signature.

@@ -1,7 +1,7 @@
 //! What a sandbox does because it is asked to, beside what chance chooses: modules are uploaded,
 //! contracts made of them, and their functions called.
 
-use stellar_xdr::{HostFunction, ScAddress, ScVal};
+use stellar_xdr::{HostFunction, LedgerKey, ScAddress, ScVal};
 
 use super::plan::{Planner, invocation};
 use super::{Sandbox, SandboxError, wasm};
@@ -24,6 +24,25 @@ pub enum Request {
         /// What its constructor is given.
         arguments: Vec<ScVal>,
     },
+    /// A contract is made of whatever code a reference points at (CAP-85).
+    CreateFromReference {
+        /// The contract that keeps the reference.
+        owner: ContractId,
+        /// Under which tag it does.
+        tag: String,
+        /// Says which contract it becomes: see [`Sandbox::contract`].
+        salt: [u8; 32],
+        /// What its constructor is given.
+        arguments: Vec<ScVal>,
+    },
+    /// Another request whose footprint has more than the latest ledger shows to be needed: for what an
+    /// earlier transaction of the same ledger changes.
+    Reading {
+        /// Keys that are read too.
+        keys: Vec<LedgerKey>,
+        /// The request.
+        request: Box<Request>,
+    },
     /// A function of a contract of an earlier ledger is called. Whichever of the sandbox's
     /// [accounts](Sandbox::accounts) has to authorise it does.
     Call {
@@ -44,7 +63,7 @@ impl Sandbox {
     /// [`SandboxError::Refused`] when a request fails where the latest ledger has left things, or is one
     /// more than there are accounts. No ledger is closed then. Else as [`Self::next_ledger`].
     pub fn next_ledger_with(&mut self, requests: &[Request]) -> Result<Vec<u8>, SandboxError> {
-        self.close(0, requests)
+        self.close(0, requests, false)
     }
 
     /// Id of the contract that a request creates with a salt.
@@ -65,8 +84,19 @@ impl Sandbox {
 pub(super) fn plan(planner: &mut Planner<'_>, requests: &[Request]) -> Result<(), SandboxError> {
     let creator = planner.cast.root.address();
     for request in requests {
+        let (request, more) = match request {
+            Request::Reading { keys, request } => (&**request, keys.as_slice()),
+            request => (request, &[][..]),
+        };
         let function = match request {
             Request::Upload { code } => wasm::upload(code)?,
+            Request::CreateFromReference { owner, tag, salt, arguments } => {
+                let owner = wasm::address(*owner);
+                wasm::create_from_reference(&creator, *salt, owner, tag, arguments.clone())?
+            }
+            Request::Reading { .. } => {
+                return Err(SandboxError::Refused(request.name(), "it reads more twice"));
+            }
             Request::Create { code, salt, arguments } => {
                 wasm::create(&creator, *salt, code, arguments.clone())?
             }
@@ -78,7 +108,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, requests: &[Request]) -> Result<()
         let Some(sender) = planner.idle_trader() else {
             return Err(SandboxError::Refused(request.name(), "every account has sent one"));
         };
-        if !planner.invoke(sender, &function, None)? {
+        if !planner.invoke_reading(sender, &function, more)? {
             return Err(SandboxError::Refused(request.name(), "it fails when it is simulated"));
         }
     }
@@ -89,7 +119,10 @@ impl Request {
     fn name(&self) -> String {
         match self {
             Self::Upload { code } => format!("the upload of a module of {} bytes", code.len()),
-            Self::Create { .. } => "the creation of a contract".to_owned(),
+            Self::Create { .. } | Self::CreateFromReference { .. } => {
+                "the creation of a contract".to_owned()
+            }
+            Self::Reading { request, .. } => request.name(),
             Self::Call { contract, function, .. } => {
                 format!("the call of {function} of {contract}")
             }

@@ -7,10 +7,10 @@ use soroban_env_host::e2e_invoke::entry_size_for_rent;
 use soroban_env_host::storage::Storage;
 use soroban_env_host::{Host, ModuleCache};
 use stellar_xdr::{
-    ContractExecutable, ContractIdPreimage, ContractIdPreimageFromAddress, CreateContractArgsV2,
-    Hash, HashIdPreimage, HashIdPreimageContractId, HostFunction, LedgerEntry, LedgerEntryData,
-    LedgerKey, LedgerKeyContractCode, Limits, ScAddress, ScVal, SorobanResources, Uint256,
-    WriteXdr,
+    ContractExecutable, ContractExecutableExternalRef, ContractIdPreimage,
+    ContractIdPreimageFromAddress, CreateContractArgsV2, Hash, HashIdPreimage,
+    HashIdPreimageContractId, HostFunction, LedgerEntry, LedgerEntryData, LedgerKey,
+    LedgerKeyContractCode, Limits, ScAddress, ScString, ScVal, SorobanResources, Uint256, WriteXdr,
 };
 
 use super::SandboxError;
@@ -34,6 +34,23 @@ pub(super) fn create(
     Ok(HostFunction::CreateContractV2(CreateContractArgsV2 {
         contract_id_preimage: preimage(creator, salt),
         executable: ContractExecutable::Wasm(code_hash(code)),
+        constructor_args: arguments.try_into()?,
+    }))
+}
+
+/// Makes a contract of the code that a reference points at (CAP-85).
+pub(super) fn create_from_reference(
+    creator: &ScAddress,
+    salt: [u8; 32],
+    owner: ScAddress,
+    tag: &str,
+    arguments: Vec<ScVal>,
+) -> Result<HostFunction, SandboxError> {
+    let reference =
+        ContractExecutableExternalRef { executable_owner: owner, tag: ScString(tag.try_into()?) };
+    Ok(HostFunction::CreateContractV2(CreateContractArgsV2 {
+        contract_id_preimage: preimage(creator, salt),
+        executable: ContractExecutable::ExternalRef(reference),
         constructor_args: arguments.try_into()?,
     }))
 }

@@ -44,7 +44,7 @@ fn is_of_row(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
     header.sequence == stored.sequence
         && header.hash == row.hash
         && header.previous_hash == row.previous_hash
-        && header.close_time == row.close_time
+        && header.closed_at() == row.close_time
         && header.protocol == row.protocol
         && counts.into_iter().all(|(stored, found)| stored as usize == found)
 }

@@ -21,7 +21,7 @@ use super::super::runs::Run;
 use super::super::{Durability, IndexOptions, PreparedLedger, Retention, Store};
 use super::*;
 use crate::decode::decode;
-use crate::domain::ContractId;
+use crate::domain::{CloseTime, ContractId};
 use crate::source::sandbox::{Sandbox, SandboxConfig};
 
 mod drift;
@@ -43,7 +43,8 @@ static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         close_interval: 5,
         transactions_per_ledger: 5..=30,
     };
-    let mut sandbox = Sandbox::new(config).unwrap();
+    let sandbox = Sandbox::new(config).unwrap();
+    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(12), 3);
     (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect()
 });
 
@@ -451,7 +452,7 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
     ),
     (
         "another close time",
-        |db, batch| change_ledger(db, batch, |row| row.close_time += 1),
+        |db, batch| change_ledger(db, batch, |row| row.close_time = CloseTime::Seconds(1)),
         "close time",
     ),
     (

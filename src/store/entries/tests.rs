@@ -32,7 +32,8 @@ static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         close_interval: 5,
         transactions_per_ledger: 5..=20,
     };
-    let mut sandbox = Sandbox::new(config).unwrap();
+    let sandbox = Sandbox::new(config).unwrap();
+    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(12), 3);
     (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect()
 });
 

@@ -1,5 +1,6 @@
 //! Every change of the layout since the first, one file each.
 
+mod close_times;
 mod entries;
 
 use super::super::StoreError;
@@ -15,4 +16,4 @@ pub(super) struct Migration {
 }
 
 /// All steps.
-pub(super) const ALL: &[Migration] = &[entries::MIGRATION];
+pub(super) const ALL: &[Migration] = &[entries::MIGRATION, close_times::MIGRATION];

@@ -15,6 +15,7 @@ pub struct Ledger {
     pub sequence: LedgerSeq,
     pub protocol: u32,
     pub close_time: u64,
+    pub close_time_ms: Option<u64>,
     pub transactions: Vec<Transaction>,
     pub events: Vec<Event>,
 }
@@ -97,6 +98,7 @@ impl From<&LedgerView<'_>> for Ledger {
             sequence: view.header.sequence,
             protocol: view.header.protocol,
             close_time: view.header.close_time,
+            close_time_ms: view.header.close_time_ms,
             transactions: transactions.collect(),
             events: events.collect(),
         }

@@ -1,6 +1,7 @@
 //! The second implementation of decoding: reads everything with `stellar-xdr` and takes out the same
 //! facts. Plain rather than fast; shares only error types with the walk, never code.
 
+mod close_time;
 mod ledger;
 
 use std::ops::Range;
@@ -42,6 +43,7 @@ pub fn decode(raw: &[u8], network: &NetworkId) -> Result<Ledger, Error> {
     let (version, entry, envelopes, applied) = parts(meta);
     let header = entry.header;
     let ledger = LedgerSeq(header.ledger_seq);
+    let close_time_ms = close_time::milliseconds(ledger, &header.scp_value)?;
     check_counts(ledger, &envelopes, &applied)?;
     let envelopes = match_envelopes(ledger, envelopes, &applied, network)?;
 
@@ -60,6 +62,7 @@ pub fn decode(raw: &[u8], network: &NetworkId) -> Result<Ledger, Error> {
         sequence: ledger,
         protocol: header.ledger_version,
         close_time: header.scp_value.close_time.0,
+        close_time_ms,
         transactions,
         events,
     })

@@ -31,7 +31,8 @@ pub static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
         close_interval: 5,
         transactions_per_ledger: 0..=1,
     };
-    let mut sandbox = Sandbox::new(config).unwrap();
+    let sandbox = Sandbox::new(config).unwrap();
+    let mut sandbox = sandbox.with_milliseconds(LedgerSeq(12), 3);
     let ledgers = (0..LEDGERS).map(|_| sandbox.next_ledger().unwrap()).collect();
     Chain { network, ledgers }
 });

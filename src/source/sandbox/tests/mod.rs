@@ -2,6 +2,7 @@
 
 mod execution;
 mod market;
+mod times;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;

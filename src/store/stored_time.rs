@@ -1,0 +1,59 @@
+//! How events and transactions store the close time of their ledger: eight bytes at a fixed place, and
+//! the layout version of the record says whether they are seconds or milliseconds. Records of ledgers
+//! that say no milliseconds are therefore the same bytes as before there were any.
+
+use super::bytes::Malformed;
+use crate::domain::CloseTime;
+
+const SECONDS: u8 = 1;
+const MILLISECONDS: u8 = 2;
+
+/// The layout version of a record, and the eight bytes.
+pub(super) fn encode(time: CloseTime) -> (u8, [u8; 8]) {
+    match time {
+        CloseTime::Seconds(seconds) => (SECONDS, seconds.to_be_bytes()),
+        CloseTime::Milliseconds(milliseconds) => (MILLISECONDS, milliseconds.to_be_bytes()),
+    }
+}
+
+pub(super) fn decode(layout: u8, time: [u8; 8]) -> Result<CloseTime, Malformed> {
+    let time = u64::from_be_bytes(time);
+    match layout {
+        SECONDS => Ok(CloseTime::Seconds(time)),
+        MILLISECONDS => Ok(CloseTime::Milliseconds(time)),
+        _ => Err(Malformed),
+    }
+}
+
+/// Replaces the time of a record, whose first byte is its layout version, at a place in it.
+pub(super) fn replace(record: &mut [u8], at: usize, time: CloseTime) -> Result<(), Malformed> {
+    let (layout, bytes) = encode(time);
+    let place = record.get_mut(at..at + bytes.len()).ok_or(Malformed)?;
+    place.copy_from_slice(&bytes);
+    record[0] = layout;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_survive_a_round_trip() {
+        for time in [CloseTime::Seconds(7), CloseTime::Milliseconds(7_001)] {
+            let (layout, bytes) = encode(time);
+            assert_eq!(decode(layout, bytes), Ok(time));
+        }
+        assert_eq!(decode(3, [0; 8]), Err(Malformed));
+    }
+
+    #[test]
+    fn a_time_is_replaced_where_it_stands() {
+        let (_, seconds) = encode(CloseTime::Seconds(7));
+        let mut record = [&[SECONDS, 0xaa][..], &seconds, &[0xbb]].concat();
+        replace(&mut record, 2, CloseTime::Milliseconds(7_001)).unwrap();
+        let (_, milliseconds) = encode(CloseTime::Milliseconds(7_001));
+        assert_eq!(record, [&[MILLISECONDS, 0xaa][..], &milliseconds, &[0xbb]].concat());
+        assert_eq!(replace(&mut record, 4, CloseTime::Seconds(7)), Err(Malformed));
+    }
+}
