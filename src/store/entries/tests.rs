@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use super::*;
@@ -70,35 +69,6 @@ fn sound(directory: &Path) -> Audit {
     let audited = audit(directory, None, &|_| {}).unwrap();
     assert_eq!(audited.problems, []);
     audited
-}
-
-#[test]
-fn an_entry_and_its_time_to_live_share_a_row() {
-    let key = |kind, body| EntryKey { kind, body };
-    let hash = Sha256::digest(key(EntryKind::ContractCode, &[1; 32]).to_ledger_key());
-    let both = rows(&[
-        key(EntryKind::Account, &[2; 36]),
-        key(EntryKind::ContractCode, &[1; 32]),
-        key(EntryKind::Ttl, &[0; 32]),
-        key(EntryKind::Ttl, &hash),
-    ]);
-    let mut kinds: Vec<_> = both.iter().map(|(_, changed)| changed.encode()[0]).collect();
-    assert!(both.is_sorted());
-    kinds.sort_unstable();
-    assert_eq!(kinds, [1, 2, 3]);
-    assert_eq!(both[0], (EntryTag([0; 8]), Changed { entry: false, ttl: true }));
-}
-
-#[test]
-fn flags_survive_a_round_trip() {
-    for flags in 1..=3 {
-        let changed = Changed::decode(&[flags]).unwrap();
-        assert_eq!(changed.encode(), [flags]);
-        assert!(changed.has(changed) && changed.has(Changed::default()));
-    }
-    for malformed in [&[][..], &[0], &[4], &[1, 1]] {
-        assert_eq!(Changed::decode(malformed), Err(Malformed));
-    }
 }
 
 /// Every key that the chain changes, with the transactions that change it.
@@ -262,7 +232,10 @@ fn damage_is_told() {
             },
             "leads to nothing",
         ),
-        (|db, rows| put(db, Family::Entries, &rows[3].0, Some(&[4])), "is damaged"),
+        (
+            |db, rows| put(db, Family::Entries, &rows[3].0, Some(&[4])),
+            "does not lead to where it should",
+        ),
         (|db, _| put(db, Family::KnownEntries, &[0; 36], Some(b"colour")), "is damaged"),
     ];
     for (damage, sentence) in damages {
