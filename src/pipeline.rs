@@ -187,7 +187,7 @@ impl Pipeline {
         self.observe("verify", || verify_header(&view.header))
             .map_err(|source| PipelineError::Verify { origin: origin(), source })?;
         self.observe("prepare", || {
-            PreparedLedger::with_compressed(&view, ledger.compressed.as_ref(), &self.options)
+            self.store.prepare(&view, ledger.compressed.as_ref(), &self.options)
         })
         .map_err(|source| PipelineError::Store { origin: origin(), source })
     }

@@ -5,6 +5,7 @@
 
 mod damage {
     mod flips;
+    mod upgrades;
 }
 
 mod common {

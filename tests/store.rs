@@ -9,6 +9,9 @@ mod faults {
     mod histories;
 }
 
+mod indexes {
+    mod registered;
+}
 mod walks {
     mod bounds;
 }

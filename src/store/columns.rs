@@ -4,12 +4,8 @@
 //! topics and hashes stand in keys as short tags: every index is verified against the record it
 //! leads to, so a collision of tags costs one read and never a wrong answer.
 
-use sha2::{Digest, Sha256};
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::query::TransactionPosition;
-use crate::decode::{EntryKey, EntryKind};
-use crate::domain::{ContractId, EventId, LedgerSeq, TxHash};
+use crate::domain::{ContractId, EventId, LedgerSeq};
 
 /// The families of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,19 +22,19 @@ pub(super) enum Family {
     Runs,
     /// [`BlockKey`] → packed events, see [`super::block`].
     Events,
-    /// [`ContractBlockKey`] → [`super::positions::Positions`].
+    /// Contract tag, block → [`super::positions::Positions`], see [`super::indexes`].
     EventsByContract,
-    /// [`TopicBlockKey`] → [`super::positions::Positions`].
+    /// Topic tag, block → [`super::positions::Positions`].
     EventsByTopic,
     /// [`TransactionKey`] → packed smart-contract transactions, see [`super::transaction_block`].
     Transactions,
-    /// [`HashKey`] → [`super::lookup::HashEntry`].
+    /// Hash tag, position → [`super::indexes::tx_by_hash::HashEntry`].
     TxByHash,
-    /// [`ContractTransactionKey`] → nothing.
+    /// Contract tag, position → nothing.
     TxByContract,
-    /// [`EntryChangeKey`] → [`super::entries::Changed`].
+    /// Entry tag, position → [`super::indexes::entries::Changed`].
     Entries,
-    /// [`KnownEntryKey`] → [`super::known_entries::KnownEntry`].
+    /// SHA-256 of the entry's key, [`LedgerKey`] → [`super::known_entries::KnownEntry`].
     KnownEntries,
     /// Number of an indexing program → its manifest. See [`super::programs`] for this and what follows.
     Programs,
@@ -56,9 +52,12 @@ pub(super) enum Family {
     Executions,
     /// Program, ledger, source → sums over the runs of that ledger.
     ProgramStats,
+    /// An index that not every store has, see [`super::Indexes::with`].
+    Index(&'static str),
 }
 
 impl Family {
+    /// Those of every store.
     pub(super) const ALL: [Self; 21] = [
         Self::Meta,
         Self::Ledgers,
@@ -106,6 +105,7 @@ impl Family {
             Self::RowLog => "row_log",
             Self::Executions => "executions",
             Self::ProgramStats => "program_stats",
+            Self::Index(name) => name,
         }
     }
 }
@@ -172,7 +172,7 @@ impl Key for BlockKey {
 /// First bytes of a contract's id. Ids are SHA-256 digests: to share a tag with a given contract
 /// takes 2^64 attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ContractTag(pub [u8; 8]);
+pub(super) struct ContractTag(pub [u8; Self::LEN]);
 
 impl From<&ContractId> for ContractTag {
     fn from(id: &ContractId) -> Self {
@@ -181,90 +181,15 @@ impl From<&ContractId> for ContractTag {
 }
 
 impl ContractTag {
+    pub(super) const LEN: usize = 8;
+
     /// Tag of events without a contract; they are never looked up by it.
-    pub(super) const NONE: Self = Self([0; 8]);
+    pub(super) const NONE: Self = Self([0; Self::LEN]);
 
     pub(super) fn of(id: &[u8; 32]) -> Self {
-        let mut tag = [0; 8];
-        tag.copy_from_slice(&id[..8]);
+        let mut tag = [0; Self::LEN];
+        tag.copy_from_slice(&id[..Self::LEN]);
         Self(tag)
-    }
-}
-
-/// Key of `events_by_contract`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ContractBlockKey {
-    pub contract: ContractTag,
-    pub block: EventId,
-}
-
-impl Key for ContractBlockKey {
-    type Bytes = [u8; 16];
-
-    fn encode(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.contract.0);
-        bytes[8..].copy_from_slice(&self.block.0.to_be_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 16] = bytes.try_into().ok()?;
-        Some(Self {
-            contract: ContractTag(bytes[..8].try_into().ok()?),
-            block: EventId(u64::from_be_bytes(bytes[8..].try_into().ok()?)),
-        })
-    }
-}
-
-/// Short hash of a topic, then of the contract that emitted it: serves lookups of a topic of one
-/// contract by its whole length and of any contract by its first part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct TopicTag(pub [u8; 9]);
-
-impl TopicTag {
-    /// Length of the part that depends on the topic alone.
-    pub(super) const TOPIC_LEN: usize = 5;
-
-    /// Tag of the topic with this XDR, emitted by this contract.
-    pub(super) fn new(topic: &[u8], contract: ContractTag) -> Self {
-        let mut tag = [0; 9];
-        tag[..Self::TOPIC_LEN].copy_from_slice(&Self::topic_part(topic));
-        tag[Self::TOPIC_LEN..].copy_from_slice(&contract.0[..4]);
-        Self(tag)
-    }
-
-    /// The part that depends on the topic alone.
-    pub(super) fn topic_part(topic: &[u8]) -> [u8; Self::TOPIC_LEN] {
-        let mut part = [0; Self::TOPIC_LEN];
-        part.copy_from_slice(&xxh3_64(topic).to_be_bytes()[..Self::TOPIC_LEN]);
-        part
-    }
-}
-
-/// Key of `events_by_topic`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct TopicBlockKey {
-    pub tag: TopicTag,
-    pub block: EventId,
-}
-
-impl Key for TopicBlockKey {
-    type Bytes = [u8; 17];
-
-    fn encode(&self) -> [u8; 17] {
-        let mut bytes = [0; 17];
-        bytes[..9].copy_from_slice(&self.tag.0);
-        bytes[9..].copy_from_slice(&self.block.0.to_be_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 17] = bytes.try_into().ok()?;
-        Some(Self {
-            tag: TopicTag(bytes[..9].try_into().ok()?),
-            block: EventId(u64::from_be_bytes(bytes[9..].try_into().ok()?)),
-        })
     }
 }
 
@@ -306,148 +231,6 @@ impl Key for TransactionKey {
     }
 }
 
-/// First bytes of a transaction's hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct HashTag(pub [u8; Self::LEN]);
-
-impl HashTag {
-    pub(super) const LEN: usize = 6;
-}
-
-impl From<&TxHash> for HashTag {
-    fn from(hash: &TxHash) -> Self {
-        let mut tag = [0; 6];
-        tag.copy_from_slice(&hash.as_bytes()[..6]);
-        Self(tag)
-    }
-}
-
-/// Key of `tx_by_hash`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HashKey {
-    pub tag: HashTag,
-    pub position: TransactionPosition,
-}
-
-impl Key for HashKey {
-    type Bytes = [u8; 13];
-
-    fn encode(&self) -> [u8; 13] {
-        let mut bytes = [0; 13];
-        bytes[..6].copy_from_slice(&self.tag.0);
-        bytes[6..].copy_from_slice(&TransactionKey(self.position).encode());
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 13] = bytes.try_into().ok()?;
-        Some(Self {
-            tag: HashTag(bytes[..6].try_into().ok()?),
-            position: TransactionKey::decode(&bytes[6..])?.0,
-        })
-    }
-}
-
-/// Key of `tx_by_contract`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ContractTransactionKey {
-    pub contract: ContractTag,
-    pub position: TransactionPosition,
-}
-
-impl Key for ContractTransactionKey {
-    type Bytes = [u8; 15];
-
-    fn encode(&self) -> [u8; 15] {
-        let mut bytes = [0; 15];
-        bytes[..8].copy_from_slice(&self.contract.0);
-        bytes[8..].copy_from_slice(&TransactionKey(self.position).encode());
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 15] = bytes.try_into().ok()?;
-        Some(Self {
-            contract: ContractTag(bytes[..8].try_into().ok()?),
-            position: TransactionKey::decode(&bytes[8..])?.0,
-        })
-    }
-}
-
-/// First bytes of the SHA-256 of an entry's `LedgerKey`. The network names an entry's time to live by
-/// that hash, so both share a tag and, where both change, a row; no faster hash could do that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct EntryTag(pub [u8; Self::LEN]);
-
-impl EntryTag {
-    pub(super) const LEN: usize = 8;
-
-    pub(super) fn of(key: &EntryKey<'_>) -> Self {
-        let mut tag = [0; Self::LEN];
-        match key.kind {
-            EntryKind::Ttl => tag.iter_mut().zip(key.body).for_each(|(to, byte)| *to = *byte),
-            _ => {
-                let hash = Sha256::new_with_prefix(key.prefix()).chain_update(key.body).finalize();
-                tag.copy_from_slice(&hash[..Self::LEN]);
-            }
-        }
-        Self(tag)
-    }
-}
-
-/// Key of `entries`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct EntryChangeKey {
-    pub tag: EntryTag,
-    pub position: TransactionPosition,
-}
-
-impl Key for EntryChangeKey {
-    type Bytes = [u8; 15];
-
-    fn encode(&self) -> [u8; 15] {
-        let mut bytes = [0; 15];
-        bytes[..8].copy_from_slice(&self.tag.0);
-        bytes[8..].copy_from_slice(&TransactionKey(self.position).encode());
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 15] = bytes.try_into().ok()?;
-        Some(Self {
-            tag: EntryTag(bytes[..8].try_into().ok()?),
-            position: TransactionKey::decode(&bytes[8..])?.0,
-        })
-    }
-}
-
-/// Key of `known_entries`: the whole hash, because nothing leads to a record to verify it with, and
-/// the ledger from which on the answer holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct KnownEntryKey {
-    pub hash: [u8; 32],
-    pub from: LedgerSeq,
-}
-
-impl Key for KnownEntryKey {
-    type Bytes = [u8; 36];
-
-    fn encode(&self) -> [u8; 36] {
-        let mut bytes = [0; 36];
-        bytes[..32].copy_from_slice(&self.hash);
-        bytes[32..].copy_from_slice(&self.from.0.to_be_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 36] = bytes.try_into().ok()?;
-        Some(Self {
-            hash: bytes[..32].try_into().ok()?,
-            from: LedgerSeq(u32::from_be_bytes(bytes[32..].try_into().ok()?)),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -465,16 +248,7 @@ mod tests {
         round_trip(LedgerKey(LedgerSeq(63_092_982)));
         round_trip(RunKey(7));
         round_trip(BlockKey(EventId(u64::MAX - 1)));
-        round_trip(ContractBlockKey { contract: ContractTag([3; 8]), block: EventId(9) });
-        round_trip(TopicBlockKey {
-            tag: TopicTag::new(b"topic", ContractTag([3; 8])),
-            block: EventId(9),
-        });
         round_trip(TransactionKey(position));
-        round_trip(HashKey { tag: HashTag([1, 2, 3, 4, 5, 6]), position });
-        round_trip(ContractTransactionKey { contract: ContractTag([3; 8]), position });
-        round_trip(EntryChangeKey { tag: EntryTag([4; 8]), position });
-        round_trip(KnownEntryKey { hash: [5; 32], from: LedgerSeq(7) });
     }
 
     #[test]
@@ -485,16 +259,6 @@ mod tests {
         };
         assert!(key(1, 300) < key(2, 1));
         assert!(key(2, 255) < key(2, 256));
-    }
-
-    #[test]
-    fn an_entry_and_its_time_to_live_share_a_tag() {
-        let code = EntryKey { kind: EntryKind::ContractCode, body: &[7; 32] };
-        let hash = Sha256::digest(code.to_ledger_key());
-        let ttl = EntryKey { kind: EntryKind::Ttl, body: &hash };
-        assert_eq!(EntryTag::of(&code), EntryTag::of(&ttl));
-        let other = EntryKey { kind: EntryKind::ContractCode, body: &[8; 32] };
-        assert_ne!(EntryTag::of(&code), EntryTag::of(&other));
     }
 
     #[test]

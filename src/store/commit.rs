@@ -139,6 +139,9 @@ impl Store {
         writer: &Writer,
     ) -> Result<(), StoreError> {
         let Staged { batch, index, coverage, totals, links } = staged;
+        if !ledger.rows.are_of(&self.indexes) {
+            return Err(StoreError::OtherIndexes);
+        }
         let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
         let change = coverage.change(ledger.sequence, ledger.sums());
         // Every row makes the database's number grow by one, so that no two ledgers get the same.

@@ -1,5 +1,6 @@
 //! The open RocksDB: options, typed reads, errors. Knows families and keys, not what they mean.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,9 +14,10 @@ use super::StoreError;
 use super::acknowledged::Acknowledged;
 use super::block_cache::{BlockCache, Removals};
 use super::bytes::Malformed;
-use super::columns::{BlockKey, Family, HashTag, Key};
+use super::columns::{BlockKey, Family, Key};
 use super::compression::{self, Content};
 use super::faults::{Faults, WriteKind};
+use super::indexes::tx_by_hash::HashTag;
 use super::writes::{Write, Writes};
 use crate::domain::{EventId, LedgerSeq};
 
@@ -59,36 +61,64 @@ pub(super) struct Snapshot<'a> {
 }
 
 impl Database {
-    /// Opens or creates the database in a directory. What is on disk is noted in `acknowledged`.
-    pub(super) fn open(
+    /// Opens or creates the database in a directory.
+    #[cfg(test)]
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(path, &[], None)
+    }
+
+    /// Opens or creates the database in a directory, with families that not every store has. Those of them
+    /// that are there already are opened in any case. What is on disk is noted in `acknowledged`.
+    pub(super) fn open_with(
         path: &Path,
+        wanted: &[String],
         acknowledged: Option<Acknowledged>,
     ) -> Result<Self, StoreError> {
         let cache = Cache::new_hyper_clock_cache(BLOCK_CACHE_BYTES, CHARGE_ESTIMATED_BY_CACHE);
-        let families =
-            Family::ALL.map(|f| ColumnFamilyDescriptor::new(f.name(), family_options(f, &cache)));
-        let db = DB::open_cf_descriptors(&database_options(), path, families)?;
-        Self::new(db, cache, acknowledged)
+        let options = database_options();
+        let there =
+            if path.join("CURRENT").exists() { DB::list_cf(&options, path)? } else { vec![] };
+        let is_own = |name: &String| {
+            name == rocksdb::DEFAULT_COLUMN_FAMILY_NAME
+                || Family::ALL.iter().any(|family| family.name() == name)
+        };
+        let foreign: BTreeSet<String> =
+            there.into_iter().chain(wanted.iter().cloned()).filter(|name| !is_own(name)).collect();
+        let own = Family::ALL.iter().map(|family| (family.name(), *family));
+        // They are indexes, as far as is known of them here.
+        let others = foreign.iter().map(|name| (name.as_str(), Family::Rows));
+        let families: Vec<_> = own.chain(others).collect();
+        let names = families.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let families = families
+            .into_iter()
+            .map(|(name, like)| ColumnFamilyDescriptor::new(name, family_options(like, &cache)));
+        let db = DB::open_cf_descriptors(&options, path, families)?;
+        Self::new(db, names, cache, acknowledged)
     }
 
     /// Opens a database that is there already, without changing it. What only its log holds is read
-    /// from there.
-    pub(super) fn open_read_only(path: &Path) -> Result<Self, StoreError> {
+    /// from there. Of the wanted families that not every store has, those that are there are opened.
+    pub(super) fn open_read_only(path: &Path, wanted: &[Family]) -> Result<Self, StoreError> {
         let cache = Cache::new_hyper_clock_cache(BLOCK_CACHE_BYTES, CHARGE_ESTIMATED_BY_CACHE);
         let options = database_options();
         let there = DB::list_cf(&options, path)?;
         let families =
-            Family::ALL.into_iter().filter(|family| there.contains(&family.name().into()));
+            Family::ALL.iter().chain(wanted).filter(|family| there.contains(&family.name().into()));
         let families = families.map(|family| {
-            ColumnFamilyDescriptor::new(family.name(), family_options(family, &cache))
+            ColumnFamilyDescriptor::new(family.name(), family_options(*family, &cache))
         });
         let db = DB::open_cf_descriptors_read_only(&options, path, families, false)?;
-        Self::new(db, cache, None)
+        Self::new(db, Vec::new(), cache, None)
     }
 
-    fn new(db: DB, cache: Cache, acknowledged: Option<Acknowledged>) -> Result<Self, StoreError> {
+    fn new(
+        db: DB,
+        families: Vec<String>,
+        cache: Cache,
+        acknowledged: Option<Acknowledged>,
+    ) -> Result<Self, StoreError> {
         let db = Arc::new(db);
-        let writes = Writes::start(Arc::clone(&db), acknowledged)?;
+        let writes = Writes::start(Arc::clone(&db), families, acknowledged)?;
         Ok(Self { db, writes, cache, event_blocks: BlockCache::new() })
     }
 
@@ -277,21 +307,30 @@ pub(super) struct Batch<'a> {
     database: &'a Database,
     batch: WriteBatch,
     /// Families that were written to: RocksDB finds them by name, and a ledger has a thousand rows.
-    handles: [Option<&'a ColumnFamily>; Family::ALL.len()],
+    handles: Vec<(Family, &'a ColumnFamily)>,
+    /// The one that was written to last: rows of a family come one after the other.
+    last: usize,
     ledger: Option<LedgerSeq>,
 }
 
 impl<'a> Batch<'a> {
     fn new(database: &'a Database, batch: WriteBatch) -> Self {
-        Self { database, batch, handles: [None; Family::ALL.len()], ledger: None }
+        let handles = Vec::with_capacity(Family::ALL.len());
+        Self { database, batch, handles, last: 0, ledger: None }
     }
 
     fn handle(&mut self, family: Family) -> Result<&'a ColumnFamily, StoreError> {
-        let known = &mut self.handles[family as usize];
-        match known {
-            Some(handle) => Ok(handle),
-            None => Ok(known.insert(self.database.handle(family)?)),
+        if let Some((last, handle)) = self.handles.get(self.last)
+            && *last == family
+        {
+            return Ok(handle);
         }
+        let known = self.handles.iter().position(|(known, _)| *known == family);
+        self.last = known.unwrap_or(self.handles.len());
+        if known.is_none() {
+            self.handles.push((family, self.database.handle(family)?));
+        }
+        Ok(self.handles[self.last].1)
     }
 
     /// It stores ledgers; this is the last of them in the order of ingestion.
@@ -413,6 +452,7 @@ fn family_options(family: Family, cache: &Cache) -> Options {
         | Family::TxByHash
         | Family::TxByContract
         | Family::Entries
+        | Family::Index(_)
         | Family::KnownEntries
         | Family::Wasm
         | Family::Rows

@@ -3,84 +3,16 @@
 //! from a change, and from there being none.
 
 use super::bytes::Malformed;
-use super::columns::{EntryChangeKey, EntryTag, Family, Key, TransactionKey};
+use super::columns::{Family, Key, TransactionKey};
 use super::database::{Snapshot, corrupt};
+use super::indexes::entries::{Changed, EntryTag};
+use super::indexes::{at, key};
 use super::query::{TransactionPosition, TransactionRecord};
 use super::transaction_block::Records;
 use super::transactions::read;
 use super::{Store, StoreError, TOTALS_ROW, Totals};
-use crate::decode::{EntryKey, EntryKind, changed_entries};
-use crate::domain::{LedgerRange, LedgerSeq};
-
-/// What of an entry a transaction changed: value of `entries`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Changed {
-    /// The entry itself.
-    pub entry: bool,
-    /// Its time to live.
-    pub ttl: bool,
-}
-
-impl Changed {
-    fn of(kind: EntryKind) -> Self {
-        let ttl = kind == EntryKind::Ttl;
-        Self { entry: !ttl, ttl }
-    }
-
-    fn and(self, other: Self) -> Self {
-        Self { entry: self.entry || other.entry, ttl: self.ttl || other.ttl }
-    }
-
-    fn has(self, wanted: Self) -> bool {
-        self.and(wanted) == self
-    }
-
-    pub(super) fn encode(self) -> [u8; 1] {
-        [u8::from(self.entry) | u8::from(self.ttl) << 1]
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        match *bytes {
-            [flags @ 1..=3] => Ok(Self { entry: flags & 1 != 0, ttl: flags & 2 != 0 }),
-            _ => Err(Malformed),
-        }
-    }
-}
-
-/// What stands in the index for these entries, in the order of their tags.
-pub(super) fn rows(keys: &[EntryKey<'_>]) -> Vec<(EntryTag, Changed)> {
-    let mut rows: Vec<_> =
-        keys.iter().map(|key| (EntryTag::of(key), Changed::of(key.kind))).collect();
-    rows.sort_unstable();
-    rows.dedup_by(|second, first| {
-        let same = second.0 == first.0;
-        if same {
-            first.1 = first.1.and(second.1);
-        }
-        same
-    });
-    rows
-}
-
-/// The rows of a stored transaction.
-pub(super) fn of_record(
-    record: &TransactionRecord<'_>,
-) -> Result<Vec<(EntryChangeKey, Changed)>, StoreError> {
-    if !record.successful {
-        return Ok(Vec::new());
-    }
-    let key = TransactionKey(record.position).encode();
-    let changed = changed_entries(record.meta)
-        .map_err(|_| Malformed)
-        .map_err(corrupt(Family::Transactions, key))?;
-    let row = |(tag, changed)| (EntryChangeKey { tag, position: record.position }, changed);
-    Ok(rows(&changed).into_iter().map(row).collect())
-}
-
-/// Keys of [`of_record`].
-pub(super) fn keys(record: &TransactionRecord<'_>) -> Result<Vec<EntryChangeKey>, StoreError> {
-    Ok(of_record(record)?.into_iter().map(|(key, _)| key).collect())
-}
+use crate::decode::EntryKey;
+use crate::domain::{Direction, LedgerRange, LedgerSeq};
 
 /// The store as it was at one moment, to look up what is known of entries about one ledger.
 pub struct EntryReader<'s> {
@@ -126,24 +58,10 @@ impl EntryReader<'_> {
     /// What the database says, or that a row is damaged.
     pub fn last_change(
         &self,
-        key: &EntryKey<'_>,
+        entry: &EntryKey<'_>,
         position: TransactionPosition,
     ) -> Result<Option<TransactionPosition>, StoreError> {
-        let wanted = Changed::of(key.kind);
-        let tag = EntryTag::of(key);
-        let mut rows = self.snapshot.rows(Family::Entries)?;
-        let bound = EntryChangeKey { tag, position }.encode();
-        rows.seek_for_prev(bound);
-        if rows.key() == Some(bound.as_slice()) {
-            rows.prev();
-        }
-        while let Some((found, changed)) = parse(rows.item(), tag)? {
-            if changed.has(wanted) {
-                return Ok(Some(found));
-            }
-            rows.prev();
-        }
-        Ok(rows.status().map(|()| None)?)
+        self.change(entry, position, Direction::NewestFirst)
     }
 
     /// The first transaction after `position` that changed an entry, as far as the index says.
@@ -152,22 +70,33 @@ impl EntryReader<'_> {
     /// What the database says, or that a row is damaged.
     pub fn next_change(
         &self,
-        key: &EntryKey<'_>,
+        entry: &EntryKey<'_>,
         position: TransactionPosition,
     ) -> Result<Option<TransactionPosition>, StoreError> {
-        let wanted = Changed::of(key.kind);
-        let tag = EntryTag::of(key);
+        self.change(entry, position, Direction::OldestFirst)
+    }
+
+    fn change(
+        &self,
+        entry: &EntryKey<'_>,
+        position: TransactionPosition,
+        direction: Direction,
+    ) -> Result<Option<TransactionPosition>, StoreError> {
+        let (wanted, tag) = (Changed::of(entry.kind), EntryTag::of(entry));
         let mut rows = self.snapshot.rows(Family::Entries)?;
-        let bound = EntryChangeKey { tag, position }.encode();
-        rows.seek(bound);
-        if rows.key() == Some(bound.as_slice()) {
-            rows.next();
+        let bound = key(&tag.0, &TransactionKey(position));
+        match direction {
+            Direction::NewestFirst => rows.seek_for_prev(&bound),
+            Direction::OldestFirst => rows.seek(&bound),
         }
         while let Some((found, changed)) = parse(rows.item(), tag)? {
-            if changed.has(wanted) {
+            if found != position && changed.has(wanted) {
                 return Ok(Some(found));
             }
-            rows.next();
+            match direction {
+                Direction::NewestFirst => rows.prev(),
+                Direction::OldestFirst => rows.next(),
+            }
         }
         Ok(rows.status().map(|()| None)?)
     }
@@ -223,8 +152,8 @@ fn parse(
     let Some((key, value)) = row.filter(|(key, _)| key.starts_with(&tag.0)) else {
         return Ok(None);
     };
-    let parsed = EntryChangeKey::decode(key).ok_or(Malformed);
-    let parsed = parsed.and_then(|key| Ok((key.position, Changed::decode(value)?)));
+    let parsed = at::<TransactionKey>(EntryTag::LEN, key);
+    let parsed = parsed.and_then(|key| Ok((key.0, Changed::decode(value)?)));
     parsed.map(Some).map_err(corrupt(Family::Entries, key))
 }
 

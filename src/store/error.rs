@@ -106,6 +106,12 @@ pub enum StoreError {
     /// A family that every store has is not there.
     #[error("the database has no family '{0}': the data directory is damaged")]
     MissingFamily(&'static str),
+    /// Two indexes want the same family.
+    #[error("an index is registered for the family '{0}', which is another's")]
+    TakenFamily(&'static str),
+    /// A ledger was prepared for a store with other indexes.
+    #[error("the ledger was prepared for other indexes than this store has")]
+    OtherIndexes,
     /// A record is not what any version writes.
     #[error(
         "the record {key} in '{family}' is damaged: restore a backup, or import the ledgers into a new directory"

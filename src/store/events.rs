@@ -5,13 +5,16 @@ use std::rc::Rc;
 
 use super::block::Block;
 use super::bytes::Malformed;
-use super::columns::{BlockKey, ContractTag, Family, HashKey, HashTag, Key, TopicTag};
+use super::columns::{BlockKey, ContractTag, Family, Key, TransactionKey};
 use super::database::{Snapshot, corrupt};
+use super::indexes::at;
+use super::indexes::events_by_topic::TopicTag;
+use super::indexes::tx_by_hash::{HashEntry, HashRole, HashTag};
 use super::intervals::{Interval, Intervals};
-use super::lookup::{HashEntry, HashRole};
 use super::positions::Positions;
 use super::query::{
-    Bounds, EventQuery, EventRecord, Interrupted, Meter, QueryCost, TopicFilter, Walked,
+    Bounds, EventQuery, EventRecord, Interrupted, Meter, QueryCost, TopicFilter,
+    TransactionPosition, Walked,
 };
 use super::streams::{Next, Stream, Walk, step};
 use super::{Store, StoreError};
@@ -104,7 +107,7 @@ impl Store {
     ) -> Result<QueryCost, StoreError> {
         let snapshot = self.database.snapshot();
         let mut cost = QueryCost::default();
-        for (key, entry) in hash_entries(&snapshot, hash, &mut cost)? {
+        for (position, entry) in hash_entries(&snapshot, hash, &mut cost)? {
             let ids = entry.ids();
             let mut rest = ids.as_slice();
             while let Some(&id) = rest.first() {
@@ -114,8 +117,8 @@ impl Store {
                 rest = visit_in_one_block(&snapshot, rest, likely, |event| {
                     let is_outer = event.tx == hash.as_bytes();
                     let is_inner = entry.role == HashRole::Inner(*hash)
-                        && event.application_order == key.position.application_order;
-                    if event.ledger == key.position.ledger && (is_outer || is_inner) {
+                        && event.application_order == position.application_order;
+                    if event.ledger == position.ledger && (is_outer || is_inner) {
                         visit(event);
                     }
                 })?;
@@ -398,7 +401,7 @@ pub(super) fn hash_entries(
     snapshot: &Snapshot<'_>,
     hash: &TxHash,
     cost: &mut QueryCost,
-) -> Result<Vec<(HashKey, HashEntry)>, StoreError> {
+) -> Result<Vec<(TransactionPosition, HashEntry)>, StoreError> {
     let tag = HashTag::from(hash);
     let mut rows = snapshot.rows_by_hash()?;
     rows.seek(tag.0);
@@ -408,11 +411,11 @@ pub(super) fn hash_entries(
             break;
         }
         cost.index_rows += 1;
-        let entry = HashEntry::decode(value).map_err(corrupt(Family::TxByHash, key))?;
-        let parsed =
-            HashKey::decode(key).ok_or(Malformed).map_err(corrupt(Family::TxByHash, key))?;
+        let damaged = |malformed| corrupt(Family::TxByHash, key)(malformed);
+        let entry = HashEntry::decode(value).map_err(damaged)?;
+        let position = at::<TransactionKey>(HashTag::LEN, key).map_err(damaged)?.0;
         if !matches!(entry.role, HashRole::Inner(inner) if inner != *hash) {
-            entries.push((parsed, entry));
+            entries.push((position, entry));
         }
         rows.next();
     }

@@ -3,7 +3,7 @@
 //! and the more rows it gets at once, the shorter is the way from each to the next.
 
 use super::StoreError;
-use super::columns::{Family, Key};
+use super::columns::Family;
 use super::database::Batch;
 
 /// Rows in any order, of one ledger or several.
@@ -25,9 +25,7 @@ struct Row {
 }
 
 impl IndexRows {
-    pub(super) fn put<K: Key>(&mut self, family: Family, key: &K, value: &[u8]) {
-        let key = key.encode();
-        let key = key.as_ref();
+    pub(super) fn put(&mut self, family: Family, key: &[u8], value: &[u8]) {
         let mut prefix = [0; 8];
         let known = key.len().min(prefix.len());
         prefix[..known].copy_from_slice(&key[..known]);

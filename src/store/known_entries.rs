@@ -5,9 +5,9 @@
 use sha2::{Digest, Sha256};
 
 use super::bytes::{Malformed, Reader};
-use super::columns::{Family, Key, KnownEntryKey};
+use super::columns::{Family, LedgerKey};
 use super::database::{Batch, corrupt};
-use super::{Store, StoreError};
+use super::{Store, StoreError, indexes};
 use crate::domain::LedgerSeq;
 
 /// Answers kept for one entry; the oldest goes first.
@@ -20,6 +20,8 @@ const FORGOTTEN_AT_ONCE: u64 = MOST_BYTES / 16;
 
 const IS_THERE: u8 = 1;
 const HAS_TTL: u8 = 2;
+/// Bytes of the hash of an entry's key.
+const HASH: usize = 32;
 
 /// What was said of an entry: it was so at the end of each of these ledgers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,8 +67,17 @@ impl KnownEntry {
 
 /// Whether a row of `known_entries` is what a writer writes.
 pub(super) fn check(key: &[u8], value: &[u8]) -> Result<(), Malformed> {
-    let key = KnownEntryKey::decode(key).ok_or(Malformed)?;
-    KnownEntry::decode(key.from, value).map(|_| ())
+    parse(key, value).map(|_| ())
+}
+
+/// The whole hash stands in the key, because nothing leads to a record to verify it with, and the ledger from
+/// which on the answer holds.
+fn key(hash: &[u8; HASH], from: LedgerSeq) -> Vec<u8> {
+    indexes::key(hash, &LedgerKey(from))
+}
+
+fn parse(key: &[u8], value: &[u8]) -> Result<KnownEntry, Malformed> {
+    KnownEntry::decode(indexes::at::<LedgerKey>(HASH, key)?.0, value)
 }
 
 impl Store {
@@ -81,9 +92,7 @@ impl Store {
         let mut known = Vec::new();
         rows.seek(hash);
         while let Some((key, value)) = rows.item().filter(|(key, _)| key.starts_with(&hash)) {
-            let parsed = KnownEntryKey::decode(key).ok_or(Malformed);
-            let parsed = parsed.and_then(|key| KnownEntry::decode(key.from, value));
-            known.push(parsed.map_err(corrupt(Family::KnownEntries, key))?);
+            known.push(parse(key, value).map_err(corrupt(Family::KnownEntries, key))?);
             rows.next();
         }
         rows.status()?;
@@ -121,14 +130,13 @@ impl Store {
             if same.is_some_and(|same| same.to >= answer.to) {
                 continue;
             }
-            let key = |from| KnownEntryKey { hash, from };
             let row = answer.encode();
             bytes += row_bytes(&row);
             bytes -= same.map_or(0, |same| row_bytes(&same.encode())).min(bytes);
-            batch.put(Family::KnownEntries, &key(answer.from), row)?;
+            batch.put_raw(Family::KnownEntries, &key(&hash, answer.from), &row)?;
             if same.is_none() && known.len() >= MOST_PER_ENTRY {
                 bytes -= row_bytes(&known[0].encode()).min(bytes);
-                batch.delete(Family::KnownEntries, &key(known[0].from))?;
+                batch.delete_raw(Family::KnownEntries, &key(&hash, known[0].from))?;
             }
         }
         if bytes > most {
@@ -153,8 +161,8 @@ impl Store {
         let snapshot = self.database.snapshot();
         let mut rows = snapshot.rows(Family::KnownEntries)?;
         let mut forgotten = 0;
-        let start = KnownEntryKey { hash: after, from: LedgerSeq(u32::MAX) }.encode();
-        rows.seek(start);
+        let start = key(&after, LedgerSeq(u32::MAX));
+        rows.seek(&start);
         // From the hash to the end, and then from the beginning to the hash.
         for from_beginning in [false, true] {
             while forgotten < wanted
@@ -187,7 +195,7 @@ impl Store {
 
 /// Bytes of a row with its key.
 fn row_bytes(value: &[u8]) -> u64 {
-    (size_of::<<KnownEntryKey as Key>::Bytes>() + value.len()) as u64
+    (HASH + size_of::<LedgerSeq>() + value.len()) as u64
 }
 
 #[cfg(test)]

@@ -21,12 +21,12 @@ mod format;
 mod generation;
 mod index_rows;
 mod indexed_as;
+mod indexes;
 mod intervals;
 mod known_entries;
 mod ledger_batch;
 mod ledgers;
 mod log_files;
-mod lookup;
 mod positions;
 mod prepare;
 mod programs;
@@ -50,7 +50,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, RwLock};
 
-pub use audit::{Audit, AuditProgress, AuditedRange, Problem, audit};
+pub use audit::{Audit, AuditProgress, AuditedRange, Problem, audit, audit_with};
 pub use commit::{Committed, Durability};
 pub use completeness::CoveredLedgers;
 pub use digest::Digest;
@@ -60,6 +60,7 @@ pub use faults::{Fault, Faults, WriteKind};
 pub use format::{FORMAT, FormatVersion};
 pub use generation::Generation;
 pub use indexed_as::IndexedAs;
+pub use indexes::{Index, Indexed, IndexedTransaction, Indexes, Tags, Values};
 pub use known_entries::KnownEntry;
 pub use ledgers::{LedgerCounts, LedgerRow};
 pub use prepare::{IndexOptions, PreparedLedger};
@@ -94,6 +95,7 @@ const TOTALS_ROW: &[u8] = b"totals";
 /// An open store: the only process on its directory, as long as it lives.
 pub struct Store {
     database: Database,
+    indexes: Indexes,
     network: Network,
     directory: PathBuf,
     coverage: RwLock<Coverage>,
@@ -144,6 +146,19 @@ impl Store {
     /// holds another network, [`StoreError::Format`] when another version wrote it,
     /// [`StoreError::Damaged`] or [`StoreError::Lost`] when what was acknowledged is not all there.
     pub fn open(directory: &Path, network: Option<&Network>) -> Result<Self, StoreError> {
+        Self::open_with(directory, network, Indexes::default())
+    }
+
+    /// The same with other indexes than those of every store. One that is new to the directory is filled from
+    /// what is stored.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and [`StoreError::TakenFamily`].
+    pub fn open_with(
+        directory: &Path,
+        network: Option<&Network>,
+        indexes: Indexes,
+    ) -> Result<Self, StoreError> {
         let io = |source| StoreError::Io { path: directory.to_owned(), source };
         if network.is_none() && !directory.join(RAW_DIRECTORY).exists() {
             return Err(StoreError::Empty(directory.to_owned()));
@@ -151,21 +166,24 @@ impl Store {
         DirBuilder::new().recursive(true).mode(PRIVATE).create(directory).map_err(io)?;
         let lock = lock(directory)?;
         make_private(directory, &lock);
-        Self::open_locked(directory, network, lock).map_err(|error| error.while_reading(directory))
+        Self::open_locked(directory, network, indexes, lock)
+            .map_err(|error| error.while_reading(directory))
     }
 
     fn open_locked(
         directory: &Path,
         network: Option<&Network>,
+        indexes: Indexes,
         lock: File,
     ) -> Result<Self, StoreError> {
         let raw = directory.join(RAW_DIRECTORY);
         let acknowledged = Acknowledged::open(directory)?;
         let promise = acknowledged.promise();
         log_files::make_ready(&raw, promise)?;
-        let database = Database::open(&raw, Some(acknowledged))?;
+        let database = Database::open_with(&raw, &indexes.foreign_families()?, Some(acknowledged))?;
         acknowledged::check(directory, promise, database.sequence())?;
         format::bring_up_to_date(&database)?;
+        indexes::bring_up_to_date(&database, &indexes)?;
         let network = settle_network(&database, directory, network)?;
         let coverage = load_coverage(&database)?;
         let totals = Totals::load(&database)?;
@@ -173,6 +191,7 @@ impl Store {
         database.acknowledge(last_ingested(&coverage));
         let store = Self {
             database,
+            indexes,
             network,
             directory: directory.to_owned(),
             coverage: RwLock::new(coverage),
@@ -267,7 +286,7 @@ impl Store {
     /// # Errors
     /// What the database says.
     pub fn sizes(&self) -> Result<BTreeMap<&'static str, u64>, StoreError> {
-        Family::ALL.iter().map(|f| Ok((f.name(), self.database.size_on_disk(*f)?))).collect()
+        self.families().map(|f| Ok((f.name(), self.database.size_on_disk(f)?))).collect()
     }
 
     /// Bytes of memory that decompressed blocks take now.
@@ -282,7 +301,12 @@ impl Store {
     pub fn compact(&self) -> Result<(), StoreError> {
         self.flush()?;
         self.database.flush()?;
-        Family::ALL.iter().try_for_each(|family| self.database.compact(*family))
+        self.families().try_for_each(|family| self.database.compact(family))
+    }
+
+    fn families(&self) -> impl Iterator<Item = Family> {
+        let registered = self.indexes.registered().map(|(_, index)| index.family());
+        Family::ALL.into_iter().chain(registered)
     }
 }
 
@@ -295,10 +319,10 @@ impl std::fmt::Debug for Store {
 impl Totals {
     fn with(&self, ledger: &PreparedLedger, newest: bool) -> Self {
         Self {
-            events: self.events + ledger.counts.events(),
-            transactions: self.transactions + u64::from(ledger.counts.stored_transactions),
+            events: self.events + ledger.row.counts.events(),
+            transactions: self.transactions + u64::from(ledger.row.counts.stored_transactions),
             latest_close_time: if newest {
-                ledger.close_time.seconds()
+                ledger.row.close_time.seconds()
             } else {
                 self.latest_close_time
             },

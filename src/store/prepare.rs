@@ -3,24 +3,20 @@
 
 use std::collections::BTreeSet;
 
-use super::StoreError;
 use super::block;
-use super::columns::{ContractTag, EntryTag, HashTag, TopicTag};
 use super::compression::{self, Content};
 use super::coverage::Sums;
 use super::digest::{Digest, LedgerHasher};
-use super::entries::{self, Changed};
 use super::indexed_as::{IndexedAs, Settings};
-use super::ledgers::LedgerCounts;
-use super::lookup::HashRole;
-use super::positions::{EVENTS_PER_BLOCK, Positions};
+use super::indexes::{EventsOfTransaction, IndexedTransaction, Indexes, Rows};
+use super::ledgers::{LedgerCounts, LedgerRow};
+use super::positions::EVENTS_PER_BLOCK;
 use super::query::EventRecord;
 use super::raw_form;
 use super::transaction_block::Packer;
+use super::{Store, StoreError};
 use crate::decode::{EventView, LedgerView, Placement, TransactionView};
-use crate::domain::{
-    CloseTime, CompressedLedger, ContractId, EventId, LedgerHash, LedgerSeq, TxHash,
-};
+use crate::domain::{CompressedLedger, ContractId, EventId, LedgerSeq};
 use crate::verify::Link;
 
 /// What of a ledger is indexed.
@@ -37,11 +33,7 @@ pub struct IndexOptions {
 }
 
 impl IndexOptions {
-    pub(super) fn wants_event(
-        &self,
-        transaction: &TransactionView<'_>,
-        event: &EventView<'_>,
-    ) -> bool {
+    fn wants_event(&self, transaction: &TransactionView<'_>, event: &EventView<'_>) -> bool {
         let kind = match event.placement {
             // What the operations of a failed transaction did is undone, and their events with it: no
             // network writes any.
@@ -71,170 +63,107 @@ impl IndexOptions {
 #[derive(Debug)]
 pub struct PreparedLedger {
     pub(super) sequence: LedgerSeq,
-    pub(super) hash: LedgerHash,
-    pub(super) previous_hash: LedgerHash,
-    pub(super) close_time: CloseTime,
-    pub(super) protocol: u32,
-    pub(super) counts: LedgerCounts,
-    pub(super) indexed_as: IndexedAs,
-    pub(super) digest: Digest,
+    /// What is kept for good, but for the id of its first event.
+    pub(super) row: LedgerRow,
     pub(super) raw: Option<Vec<u8>>,
-    pub(super) blocks: Vec<PreparedBlock>,
-    pub(super) contracts: Vec<IndexRow<ContractTag>>,
-    pub(super) topics: Vec<IndexRow<TopicTag>>,
-    pub(super) transactions: Vec<PreparedTransaction>,
-    pub(super) hashes: Vec<PreparedHash>,
-    pub(super) entries: Vec<PreparedEntry>,
-}
-
-/// One event block.
-#[derive(Debug)]
-pub(super) struct PreparedBlock {
-    pub bytes: Vec<u8>,
-    pub events: usize,
-}
-
-/// One row of an index of events: where in one block something occurs.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct IndexRow<T> {
-    pub tag: T,
-    /// The block's first event, counted from the first event of the ledger.
-    pub block: u64,
-    pub positions: Positions,
-}
-
-/// One smart-contract transaction and its index rows.
-#[derive(Debug)]
-pub(super) struct PreparedTransaction {
-    pub application_order: u32,
-    pub row: Vec<u8>,
-    pub contracts: Vec<ContractTag>,
-}
-
-/// One entry that a transaction changed, or its time to live, or both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct PreparedEntry {
-    pub tag: EntryTag,
-    pub application_order: u32,
-    pub changed: Changed,
-}
-
-/// One hash to be found; event ids are counted from the first event of the ledger.
-#[derive(Debug)]
-pub(super) struct PreparedHash {
-    pub tag: HashTag,
-    pub application_order: u32,
-    pub role: HashRole,
-    pub first_event: u64,
-    pub events: u64,
-    pub fee_events: Vec<u64>,
+    /// Event blocks: how many events, and the packed form.
+    pub(super) blocks: Vec<(u64, Vec<u8>)>,
+    /// Smart-contract transactions: application order and row.
+    pub(super) transactions: Vec<(u32, Vec<u8>)>,
+    pub(super) rows: Rows,
 }
 
 impl PreparedLedger {
-    /// Packs and indexes what `options` want of a ledger.
+    /// Packs and indexes what `options` want of a ledger, for a store without indexes of its own.
     ///
     /// # Errors
     /// [`StoreError::Compression`] when zstd refuses.
     pub fn new(ledger: &LedgerView<'_>, options: &IndexOptions) -> Result<Self, StoreError> {
-        Self::with_compressed(ledger, None, options)
+        Self::of(ledger, None, options, &Indexes::default())
     }
 
-    /// The same with what the ledger's source has compressed, which may be kept as it is.
-    ///
-    /// # Errors
-    /// [`StoreError::Compression`] when zstd refuses.
-    pub fn with_compressed(
+    /// See [`Store::prepare`].
+    fn of(
         ledger: &LedgerView<'_>,
         at_source: Option<&CompressedLedger>,
         options: &IndexOptions,
+        indexes: &Indexes,
     ) -> Result<Self, StoreError> {
         let header = &ledger.header;
-        let wanted: Vec<&EventView<'_>> = ledger
-            .events
-            .iter()
-            .filter(|event| options.wants_event(&ledger.transactions[event.transaction], event))
-            .collect();
+        let wanted = wanted(ledger, options);
         let mut of_transaction = vec![EventsOfTransaction::default(); ledger.transactions.len()];
+        let mut rows = Rows::with_room(indexes, wanted.len());
         for (number, event) in wanted.iter().enumerate() {
-            of_transaction[event.transaction].add(number as u64, event.placement);
+            let by_operation = matches!(event.placement, Placement::Operation { .. });
+            of_transaction[event.transaction].add(number as u64, by_operation);
+            rows.event(number as u32, &as_record(ledger, event));
         }
         let mut counts = count(ledger, &wanted);
         let mut stored_transactions = Vec::new();
         let mut packer = Packer::default();
-        let mut hashes = Vec::new();
         for (transaction, events) in ledger.transactions.iter().zip(of_transaction) {
+            let application_order = transaction.application_order;
             let stored = options.wants_transaction(transaction);
             if stored {
                 counts.stored_transactions += 1;
                 packer.add(transaction, header.closed_at(), events.count() as u32)?;
-                stored_transactions.push(transaction);
+                stored_transactions.push(application_order);
+                rows.transaction(&IndexedTransaction::of_view(header.sequence, transaction));
             }
             if stored || events.count() > 0 {
-                prepare_hashes(transaction, events, &mut hashes);
+                rows.locate(application_order, transaction.hash, transaction.inner_hash, events);
             }
         }
-        let entries = prepare_entries(&stored_transactions);
-        let prepare = |(transaction, row): (&&TransactionView<'_>, Vec<u8>)| PreparedTransaction {
-            application_order: transaction.application_order,
-            row,
-            contracts: transaction.contracts.iter().map(ContractTag::from).collect(),
+        rows.close();
+        let block = |events: &[&EventView<'_>]| {
+            let bytes = compression::compress(Content::Events, &block::encode(ledger, events))?;
+            Ok((events.len() as u64, bytes))
         };
-        let transactions = stored_transactions.iter().zip(packer.finish()?).map(prepare).collect();
-        // In the order of the keys, which is how the database takes rows in fastest.
-        hashes.sort_unstable_by_key(|hash| (hash.tag, hash.application_order));
-        let (contracts, topics) = index(ledger, &wanted);
+        let blocks =
+            wanted.chunks(EVENTS_PER_BLOCK).map(block).collect::<Result<_, StoreError>>()?;
         let raw = match options.raw_ledgers {
             true => Some(raw_form::pack(ledger.raw, at_source)?),
             false => None,
         };
         Ok(Self {
             sequence: header.sequence,
-            hash: header.hash,
-            previous_hash: header.previous_hash,
-            close_time: header.closed_at(),
-            protocol: header.protocol,
-            counts,
-            indexed_as: IndexedAs::from(options),
-            digest: digest(ledger, &wanted),
+            row: LedgerRow {
+                hash: header.hash,
+                previous_hash: header.previous_hash,
+                close_time: header.closed_at(),
+                protocol: header.protocol,
+                first_event: EventId(0),
+                counts,
+                indexed_as: IndexedAs::from(options),
+                digest: digest(ledger, &wanted),
+            },
             raw,
-            blocks: wanted
-                .chunks(EVENTS_PER_BLOCK)
-                .map(|part| prepare_block(ledger, part))
-                .collect::<Result<_, _>>()?,
-            contracts,
-            topics,
-            transactions,
-            hashes,
-            entries,
+            blocks,
+            transactions: stored_transactions.into_iter().zip(packer.finish()?).collect(),
+            rows,
         })
     }
 
     /// What is kept of it for good, as a summand of its range.
     pub(super) fn sums(&self) -> Sums {
-        let settings = Settings::from(self.indexed_as);
-        Sums { events: self.counts.events(), digest: self.digest, settings }
+        let LedgerRow { counts, indexed_as, digest, .. } = &self.row;
+        let settings = Settings::from(*indexed_as);
+        Sums { events: counts.events(), digest: *digest, settings }
     }
 
     /// About how many bytes its rows take.
     pub(super) fn bytes(&self) -> usize {
-        const PER_INDEX_ROW: usize = 32;
-        const PER_HASH: usize = 64;
+        const PER_ROW: usize = 32;
         let raw = self.raw.as_ref().map_or(0, Vec::len);
-        let block = |block: &PreparedBlock| PER_INDEX_ROW + block.bytes.len();
-        let transaction = |transaction: &PreparedTransaction| {
-            transaction.row.len() + PER_INDEX_ROW * transaction.contracts.len()
-        };
-        raw + self.blocks.iter().map(block).sum::<usize>()
-            + self.transactions.iter().map(transaction).sum::<usize>()
-            + PER_INDEX_ROW * (self.contracts.len() + self.topics.len() + self.entries.len())
-            + PER_HASH * self.hashes.len()
-            + 1024
+        let blocks = self.blocks.iter().map(|(_, block)| PER_ROW + block.len());
+        let transactions = self.transactions.iter().map(|(_, row)| PER_ROW + row.len());
+        raw + blocks.chain(transactions).sum::<usize>() + self.rows.bytes() + 1024
     }
 
     /// Its place in the chain.
     pub fn link(&self) -> Link {
-        let Self { sequence, hash, previous_hash, .. } = *self;
-        Link { sequence, hash, previous_hash }
+        let LedgerRow { hash, previous_hash, .. } = self.row;
+        Link { sequence: self.sequence, hash, previous_hash }
     }
 
     /// Its sequence number.
@@ -244,33 +173,41 @@ impl PreparedLedger {
 
     /// What it holds and what will be stored of it.
     pub fn counts(&self) -> &LedgerCounts {
-        &self.counts
+        &self.row.counts
     }
 }
 
-#[derive(Debug, Clone, Default)]
-struct EventsOfTransaction {
-    first: u64,
-    operations: u64,
-    fees: Vec<u64>,
+impl Store {
+    /// Packs and indexes what `options` want of a ledger. What the ledger's source has compressed may be kept as
+    /// it is.
+    ///
+    /// # Errors
+    /// [`StoreError::Compression`] when zstd refuses.
+    pub fn prepare(
+        &self,
+        ledger: &LedgerView<'_>,
+        at_source: Option<&CompressedLedger>,
+        options: &IndexOptions,
+    ) -> Result<PreparedLedger, StoreError> {
+        PreparedLedger::of(ledger, at_source, options, &self.indexes)
+    }
 }
 
-impl EventsOfTransaction {
-    fn add(&mut self, number: u64, placement: Placement) {
-        match placement {
-            Placement::Operation { .. } => {
-                if self.operations == 0 {
-                    self.first = number;
-                }
-                self.operations += 1;
-            }
-            _ => self.fees.push(number),
-        }
-    }
+/// The events that are stored.
+pub(super) fn wanted<'v>(
+    ledger: &'v LedgerView<'v>,
+    options: &IndexOptions,
+) -> Vec<&'v EventView<'v>> {
+    let of = |event: &EventView<'_>| &ledger.transactions[event.transaction];
+    ledger.events.iter().filter(|event| options.wants_event(of(event), event)).collect()
+}
 
-    fn count(&self) -> u64 {
-        self.operations + self.fees.len() as u64
-    }
+/// The digest of a ledger of which these events are stored.
+pub(super) fn digest(ledger: &LedgerView<'_>, events: &[&EventView<'_>]) -> Digest {
+    let header = &ledger.header;
+    let mut hasher = LedgerHasher::new(header.sequence, &header.hash, events.len() as u64);
+    events.iter().for_each(|event| hasher.event(&as_record(ledger, event)));
+    hasher.finish()
 }
 
 fn count(ledger: &LedgerView<'_>, wanted: &[&EventView<'_>]) -> LedgerCounts {
@@ -292,18 +229,8 @@ fn count(ledger: &LedgerView<'_>, wanted: &[&EventView<'_>]) -> LedgerCounts {
     counts
 }
 
-fn digest(ledger: &LedgerView<'_>, events: &[&EventView<'_>]) -> Digest {
-    let header = &ledger.header;
-    let mut hasher = LedgerHasher::new(header.sequence, &header.hash, events.len() as u64);
-    events.iter().for_each(|event| hasher.event(&as_record(ledger, event)));
-    hasher.finish()
-}
-
 /// An event as the store gives it back, but for its row id.
-pub(super) fn as_record<'a>(
-    ledger: &'a LedgerView<'a>,
-    event: &'a EventView<'a>,
-) -> EventRecord<'a> {
+fn as_record<'a>(ledger: &'a LedgerView<'a>, event: &'a EventView<'a>) -> EventRecord<'a> {
     let transaction = &ledger.transactions[event.transaction];
     let (op_index, event_index) = match event.placement {
         Placement::Operation { operation, event_index } => (Some(operation), Some(event_index)),
@@ -321,103 +248,5 @@ pub(super) fn as_record<'a>(
         event_type: event.event_type,
         topics: ledger.topics(event),
         data: event.data,
-    }
-}
-
-fn prepare_block(
-    ledger: &LedgerView<'_>,
-    events: &[&EventView<'_>],
-) -> Result<PreparedBlock, StoreError> {
-    let bytes = compression::compress(Content::Events, &block::encode(ledger, events))?;
-    Ok(PreparedBlock { bytes, events: events.len() })
-}
-
-fn index(
-    ledger: &LedgerView<'_>,
-    events: &[&EventView<'_>],
-) -> (Vec<IndexRow<ContractTag>>, Vec<IndexRow<TopicTag>>) {
-    let mut contracts = Vec::with_capacity(events.len());
-    let mut topics = Vec::with_capacity(4 * events.len());
-    for (number, event) in events.iter().enumerate() {
-        let contract = event.contract.map_or(ContractTag::NONE, ContractTag::of);
-        if event.contract.is_some() {
-            contracts.push((contract, number));
-        }
-        topics.extend(ledger.topics(event).iter().map(|t| (TopicTag::new(t, contract), number)));
-    }
-    (index_rows(contracts), index_rows(topics))
-}
-
-/// The rows of an index, in the order of their keys, of the events in which each tag occurs.
-pub(super) fn index_rows<T: Ord + Copy>(mut occurrences: Vec<(T, usize)>) -> Vec<IndexRow<T>> {
-    occurrences.sort_unstable();
-    let mut rows: Vec<IndexRow<T>> = Vec::with_capacity(occurrences.len());
-    for (tag, number) in occurrences {
-        let position = number % EVENTS_PER_BLOCK;
-        let block = (number - position) as u64;
-        match rows.last_mut() {
-            Some(row) if row.tag == tag && row.block == block => row.positions.insert(position),
-            _ => {
-                let mut positions = Positions::default();
-                positions.insert(position);
-                rows.push(IndexRow { tag, block, positions });
-            }
-        }
-    }
-    rows
-}
-
-/// The entries that these transactions changed, in the order of their keys.
-fn prepare_entries(transactions: &[&TransactionView<'_>]) -> Vec<PreparedEntry> {
-    let mut entries = Vec::new();
-    for transaction in transactions {
-        let application_order = transaction.application_order;
-        let rows = entries::rows(&transaction.changed_entries).into_iter();
-        entries.extend(rows.map(|(tag, changed)| PreparedEntry {
-            tag,
-            application_order,
-            changed,
-        }));
-    }
-    entries.sort_unstable();
-    entries
-}
-
-fn prepare_hashes(
-    transaction: &TransactionView<'_>,
-    events: EventsOfTransaction,
-    hashes: &mut Vec<PreparedHash>,
-) {
-    let mut prepare = |hash: &TxHash, role: HashRole| {
-        hashes.push(PreparedHash {
-            tag: HashTag::from(hash),
-            application_order: transaction.application_order,
-            role,
-            first_event: events.first,
-            events: events.operations,
-            fee_events: events.fees.clone(),
-        });
-    };
-    match transaction.inner_hash {
-        None => prepare(&transaction.hash, HashRole::Only),
-        Some(inner) => {
-            prepare(&transaction.hash, HashRole::Outer { inner });
-            prepare(&inner, HashRole::Inner(inner));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn index_rows_come_in_the_order_of_their_keys() {
-        let row = |tag, block, word| IndexRow { tag, block, positions: Positions(word) };
-        let rows = index_rows(vec![(2, 64), (1, 130), (2, 0), (1, 3), (2, 127), (1, 3)]);
-        assert_eq!(
-            rows,
-            [row(1, 0, 1 << 3), row(1, 128, 1 << 2), row(2, 0, 1), row(2, 64, 1 << 63 | 1)]
-        );
     }
 }

@@ -5,18 +5,16 @@ use std::collections::BTreeSet;
 
 use super::block::Block;
 use super::bytes::Malformed;
-use super::columns::{
-    BlockKey, ContractBlockKey, ContractTag, ContractTransactionKey, Family, HashKey, HashTag, Key,
-    LedgerKey, TopicBlockKey, TopicTag, TransactionKey,
-};
+use super::columns::{BlockKey, Family, Key, LedgerKey, TransactionKey};
 use super::compression::{self, Content};
 use super::database::{Batch, Snapshot, corrupt};
+use super::indexes::tx_by_hash::{self, HashEntry};
+use super::indexes::{EventsOfTransaction, Rows};
 use super::intervals::Intervals;
-use super::lookup::{HashEntry, HashRole};
 use super::query::TransactionPosition;
 use super::transaction_block::{Row, TransactionBlock};
-use super::{Store, StoreError, TOTALS_ROW, entries, sweep, transaction_record};
-use crate::domain::{ContractId, EventId, LedgerRange, LedgerSeq, TxHash};
+use super::{Store, StoreError, TOTALS_ROW, sweep, transaction_record};
+use crate::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
 
 /// Records removed with one write.
 const RECORDS_PER_BATCH: usize = 64;
@@ -72,6 +70,7 @@ impl Store {
         let mut round = Round {
             snapshot: self.database.snapshot(),
             batch: self.database.batch(),
+            rows: Rows::new(&self.indexes),
             events_from: first_kept(retention.events, latest),
             transactions_from: first_kept(retention.transactions, latest),
             transactions: BTreeSet::new(),
@@ -191,6 +190,8 @@ impl Store {
 struct Round<'a> {
     snapshot: Snapshot<'a>,
     batch: Batch<'a>,
+    /// Rows of indexes that follow from a record that it removes.
+    rows: Rows,
     events_from: LedgerSeq,
     transactions_from: LedgerSeq,
     /// Transactions that it removes.
@@ -204,7 +205,7 @@ struct Round<'a> {
 impl Round<'_> {
     fn remove_events(&mut self, store: &Store) -> Result<(), StoreError> {
         let Some(last) = self.events_from.previous() else { return Ok(()) };
-        let Self { snapshot, batch, transactions, blocks, events, .. } = self;
+        let Self { snapshot, batch, rows, transactions, blocks, events, .. } = self;
         store.visit_blocks(snapshot, last, |id, bytes| {
             if blocks.len() == RECORDS_PER_BATCH {
                 return Ok(false);
@@ -212,7 +213,22 @@ impl Round<'_> {
             let bytes = compression::decompress(Content::Events, bytes)?;
             let block = Block::open(id, &bytes);
             let block = block.map_err(corrupt(Family::Events, BlockKey(id).encode()))?;
-            remove_block(snapshot, batch, BlockKey(id), &block, transactions)?;
+            rows.block(&block).map_err(corrupt(Family::Events, BlockKey(id).encode()))?;
+            for (hash, application_order) in block.transactions() {
+                let position = TransactionPosition { ledger: block.ledger(), application_order };
+                let key = TransactionKey(position).encode();
+                // A transaction that stays keeps its hash.
+                if transactions.contains(&position)
+                    || snapshot.get(Family::Transactions, key)?.is_none()
+                {
+                    let hash = TxHash::from(*hash);
+                    let entry = hash_entry(snapshot, &hash, position)?;
+                    let inner = entry.and_then(|entry| entry.role.inner());
+                    rows.locate(application_order, hash, inner, EventsOfTransaction::default());
+                }
+            }
+            remove_rows(rows, batch, block.ledger(), id)?;
+            batch.delete(Family::Events, &BlockKey(id))?;
             *events += block.len() as u64;
             blocks.push(id);
             Ok(true)
@@ -220,7 +236,7 @@ impl Round<'_> {
     }
 
     fn remove_transactions(&mut self) -> Result<(), StoreError> {
-        let Self { snapshot, batch, transactions, transactions_from, .. } = self;
+        let Self { snapshot, batch, rows: of_indexes, transactions, transactions_from, .. } = self;
         let mut rows = snapshot.rows(Family::Transactions)?;
         rows.seek_to_first();
         let mut contracts = Vec::new();
@@ -238,10 +254,22 @@ impl Round<'_> {
             let block = TransactionBlock::open(first, compressed)?;
             let mut last = first;
             for (position, bytes) in block.records() {
-                remove_transaction(snapshot, batch, position, bytes, &mut contracts)?;
+                let key = TransactionKey(position);
+                let damaged = |malformed| corrupt(Family::Transactions, key.encode())(malformed);
+                let record = transaction_record::decode(position, bytes, &mut contracts);
+                let record = record.map_err(damaged)?;
+                of_indexes.record(&record).map_err(damaged)?;
+                let hash = TxHash::from(*record.tx);
+                if !has_stored_events(snapshot, &hash, position)? {
+                    let inner = record.inner_tx.map(|inner| TxHash::from(*inner));
+                    let order = position.application_order;
+                    of_indexes.locate(order, hash, inner, EventsOfTransaction::default());
+                }
+                batch.delete(Family::Transactions, &key)?;
                 last = position;
                 transactions.insert(position);
             }
+            remove_rows(of_indexes, batch, first.ledger, EventId(0))?;
             rows.seek(TransactionKey(last).encode());
             rows.next();
         }
@@ -249,60 +277,14 @@ impl Round<'_> {
     }
 }
 
-fn remove_block(
-    snapshot: &Snapshot<'_>,
+/// Removes the rows that follow from records, and forgets them.
+fn remove_rows(
+    rows: &mut Rows,
     batch: &mut Batch<'_>,
-    key: BlockKey,
-    block: &Block<'_>,
-    removed: &BTreeSet<TransactionPosition>,
+    ledger: LedgerSeq,
+    first_event: EventId,
 ) -> Result<(), StoreError> {
-    let damaged = |e| corrupt(Family::Events, key.encode())(e);
-    let mut topics = Vec::new();
-    for position in 0..block.len() {
-        let event = block.event(position, &mut topics).map_err(damaged)?;
-        let contract = event.contract.map_or(ContractTag::NONE, ContractTag::of);
-        let row = ContractBlockKey { contract, block: key.0 };
-        batch.delete(Family::EventsByContract, &row)?;
-        for topic in event.topics {
-            let tag = TopicTag::new(topic, contract);
-            batch.delete(Family::EventsByTopic, &TopicBlockKey { tag, block: key.0 })?;
-        }
-    }
-    for (hash, application_order) in block.transactions() {
-        let position = TransactionPosition { ledger: block.ledger(), application_order };
-        // A transaction that stays keeps its hash.
-        let key = TransactionKey(position).encode();
-        let stays =
-            !removed.contains(&position) && snapshot.get(Family::Transactions, key)?.is_some();
-        if !stays {
-            remove_hashes(snapshot, batch, &TxHash::from(*hash), position)?;
-        }
-    }
-    batch.delete(Family::Events, &key)
-}
-
-fn remove_transaction(
-    snapshot: &Snapshot<'_>,
-    batch: &mut Batch<'_>,
-    position: TransactionPosition,
-    bytes: &[u8],
-    contracts: &mut Vec<ContractId>,
-) -> Result<(), StoreError> {
-    let damaged = corrupt(Family::Transactions, TransactionKey(position).encode());
-    let record = transaction_record::decode(position, bytes, contracts).map_err(damaged)?;
-    for id in record.contracts {
-        let contract = ContractTag::from(id);
-        let row = ContractTransactionKey { contract, position };
-        batch.delete(Family::TxByContract, &row)?;
-    }
-    for key in entries::keys(&record)? {
-        batch.delete(Family::Entries, &key)?;
-    }
-    let hash = TxHash::from(*record.tx);
-    if !has_stored_events(snapshot, &hash, position)? {
-        remove_hashes(snapshot, batch, &hash, position)?;
-    }
-    batch.delete(Family::Transactions, &TransactionKey(position))
+    rows.drain(ledger, first_event, |_, family, key, _| batch.delete_raw(family, key))
 }
 
 fn hash_entry(
@@ -310,8 +292,8 @@ fn hash_entry(
     hash: &TxHash,
     position: TransactionPosition,
 ) -> Result<Option<HashEntry>, StoreError> {
-    let key = HashKey { tag: HashTag::from(hash), position }.encode();
-    let Some(bytes) = snapshot.get(Family::TxByHash, key)? else { return Ok(None) };
+    let key = tx_by_hash::key(hash, position);
+    let Some(bytes) = snapshot.get(Family::TxByHash, &key)? else { return Ok(None) };
     HashEntry::decode(&bytes).map(Some).map_err(corrupt(Family::TxByHash, key))
 }
 
@@ -332,20 +314,6 @@ fn has_stored_events(
     let id = BlockKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
     let bytes = compression::decompress(Content::Events, bytes)?;
     Ok(Block::open(id, &bytes).map_err(damaged)?.ledger() == position.ledger)
-}
-
-/// Removes the rows of a transaction's outer and inner hash.
-fn remove_hashes(
-    snapshot: &Snapshot<'_>,
-    batch: &mut Batch<'_>,
-    hash: &TxHash,
-    position: TransactionPosition,
-) -> Result<(), StoreError> {
-    let entry = hash_entry(snapshot, hash, position)?;
-    if let Some(HashEntry { role: HashRole::Outer { inner }, .. }) = entry {
-        batch.delete(Family::TxByHash, &HashKey { tag: HashTag::from(&inner), position })?;
-    }
-    batch.delete(Family::TxByHash, &HashKey { tag: HashTag::from(hash), position })
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 //! each prune walks a part, and a row of `meta` says where the next one goes on.
 
 use super::StoreError;
-use super::bytes::Malformed;
-use super::columns::{Family, HashKey, Key};
+use super::columns::{Family, TransactionKey};
 use super::database::{Batch, Snapshot, corrupt};
+use super::indexes::at;
+use super::indexes::tx_by_hash::HashTag;
 use crate::domain::LedgerSeq;
 
 /// In `meta`: the key to go on from; nothing when the whole index has been walked. A directory without
@@ -43,10 +44,9 @@ pub(super) fn sweep(
     }
     for _ in 0..ROWS_PER_ROUND {
         let Some(key) = rows.key() else { break };
-        let parsed = HashKey::decode(key).ok_or(Malformed);
-        let parsed = parsed.map_err(corrupt(Family::TxByHash, key))?;
-        if parsed.position.ledger < floor {
-            batch.delete(Family::TxByHash, &parsed)?;
+        let position = at::<TransactionKey>(HashTag::LEN, key);
+        if position.map_err(corrupt(Family::TxByHash, key))?.0.ledger < floor {
+            batch.delete_raw(Family::TxByHash, key)?;
         }
         rows.next();
     }

@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use super::columns::{ContractTag, ContractTransactionKey, Family, Key, TransactionKey};
+use super::columns::{ContractTag, Family, Key, TransactionKey};
 use super::database::corrupt;
 use super::events::hash_entries;
+use super::indexes::key;
 use super::query::{
     Bounds, Interrupted, Meter, QueryCost, TransactionPosition, TransactionQuery,
     TransactionRecord, Walked,
@@ -108,9 +109,9 @@ impl Store {
         let mut cost = QueryCost::default();
         let mut packed = Records::new(&snapshot);
         let mut contracts = Vec::new();
-        for (key, _) in hash_entries(&snapshot, hash, &mut cost)? {
+        for (position, _) in hash_entries(&snapshot, hash, &mut cost)? {
             let mut found = false;
-            read(&mut packed, key.position, &mut contracts, |record| {
+            read(&mut packed, position, &mut contracts, |record| {
                 cost.records += 1;
                 found = record.tx == hash.as_bytes() || record.inner_tx == Some(hash.as_bytes());
                 if found {
@@ -135,8 +136,8 @@ impl Store {
         for contract in contracts {
             let contract = ContractTag::from(contract);
             let position = TransactionPosition { ledger, application_order: 0 };
-            let first = ContractTransactionKey { contract, position }.encode();
-            rows.seek(first);
+            let first = key(&contract.0, &TransactionKey(position));
+            rows.seek(&first);
             // Tag and ledger are what the key begins with.
             let begins = &first[..contract.0.len() + 4];
             if rows.key().is_some_and(|key| key.starts_with(begins)) {

@@ -14,7 +14,6 @@ use rocksdb::{DB, FlushOptions, WriteBatch, WriteOptions};
 
 use super::StoreError;
 use super::acknowledged::Acknowledged;
-use super::columns::Family;
 use super::faults::{Faults, WriteKind};
 use crate::domain::LedgerSeq;
 use crate::priority;
@@ -39,6 +38,7 @@ pub(super) struct Writes {
 
 struct Shared {
     db: Arc<DB>,
+    families: Vec<String>,
     faults: Faults,
     acknowledged: Option<Acknowledged>,
     /// Whether anything was written without a log since the last flush.
@@ -53,14 +53,16 @@ struct HandedOver {
 }
 
 impl Writes {
-    /// Starts the thread that writes. What is on disk is noted in `acknowledged`.
+    /// Starts the thread that writes to these families. What is on disk is noted in `acknowledged`.
     pub(super) fn start(
         db: Arc<DB>,
+        families: Vec<String>,
         acknowledged: Option<Acknowledged>,
     ) -> Result<Self, StoreError> {
         let promise = acknowledged.as_ref().and_then(Acknowledged::promise);
         let shared = Arc::new(Shared {
             db,
+            families,
             faults: Faults::default(),
             acknowledged,
             unlogged: AtomicBool::new(false),
@@ -150,11 +152,8 @@ impl Shared {
     }
 
     fn flush(&self, last: LedgerSeq) -> Result<(), StoreError> {
-        let families = Family::ALL.map(|family| {
-            let name = family.name();
-            self.db.cf_handle(name).ok_or(StoreError::MissingFamily(name))
-        });
-        let families = families.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let families: Vec<_> =
+            self.families.iter().filter_map(|name| self.db.cf_handle(name)).collect();
         let options = FlushOptions::default();
         self.faults
             .write(WriteKind::Flush, || Ok(self.db.flush_cfs_opt(&families, &options)?))?;

@@ -1,5 +1,5 @@
 //! Events and transactions of one ledger after the other: whether they are those of its row and its
-//! digest. Leaves to [`expected`] which rows of indexes follow from them.
+//! digest. Which rows of indexes follow from them the indexes say.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,19 @@ use rocksdb::DBRawIterator;
 
 use super::super::block::Block;
 use super::super::bytes::Malformed;
-use super::super::columns::{
-    BlockKey, ContractTag, ContractTransactionKey, Family, HashKey, HashTag, Key, LedgerKey,
-    TransactionKey,
-};
+use super::super::columns::{BlockKey, Family, Key, LedgerKey, TransactionKey};
 use super::super::compression::{self, Content};
 use super::super::database::corrupt;
 use super::super::digest::LedgerHasher;
+use super::super::indexes::tx_by_hash::{self, HashEntry, roles};
+use super::super::indexes::{EventsOfTransaction, Rows};
 use super::super::ledgers::LedgerRow;
-use super::super::lookup::{HashEntry, HashRole};
 use super::super::query::{EventRecord, TransactionPosition};
 use super::super::raw_form;
 use super::super::transaction_block::{Row, TransactionBlock};
-use super::super::{StoreError, entries, transaction_record};
-use super::expected::EventsOfTransaction;
-use super::tally::{Index, Side, Sink};
-use super::{Subject, expected, problems, raw};
+use super::super::{StoreError, transaction_record};
+use super::tally::{Side, Sink};
+use super::{Subject, problems, raw};
 use crate::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
 
 /// What was met on the way.
@@ -55,6 +52,7 @@ pub(super) struct Contents<'a> {
     raw: DBRawIterator<'a>,
     events: DBRawIterator<'a>,
     transactions: DBRawIterator<'a>,
+    rows: Rows,
     counted: Counted,
     with_raw: bool,
 }
@@ -63,6 +61,8 @@ pub(super) struct Contents<'a> {
 pub(super) type Blocks = Vec<(EventId, Vec<u8>)>;
 /// Transactions of one ledger, decompressed, by application order.
 pub(super) type Transactions = BTreeMap<u32, Vec<u8>>;
+/// Hashes and events of one ledger's transactions, by application order.
+type OfTransactions = BTreeMap<u32, (TxHash, EventsOfTransaction)>;
 
 /// One ledger, as it is on disk.
 pub(super) struct StoredLedger {
@@ -85,6 +85,7 @@ impl<'a> Contents<'a> {
             raw: rows(Family::LedgerXdr)?,
             events: rows(Family::Events)?,
             transactions: rows(Family::Transactions)?,
+            rows: Rows::new(&subject.indexes),
             counted: Counted::default(),
             with_raw: true,
         })
@@ -147,10 +148,7 @@ impl<'a> Contents<'a> {
             has_all_transactions,
         };
         let events = self.check_events(&ledger, sink)?;
-        self.check_transactions(&ledger, &events, sink)?;
-        if has_all_events && sequence >= self.subject.totals.events_from {
-            expected::hashes(&ledger, &events, sink)?;
-        }
+        self.check_transactions(&ledger, events, sink)?;
         let key = LedgerKey(sequence).encode();
         if self.with_raw
             && let Some(row) = at(&mut self.raw, &key)?
@@ -270,29 +268,29 @@ impl<'a> Contents<'a> {
         &mut self,
         ledger: &StoredLedger,
         sink: &mut impl Sink,
-    ) -> Result<BTreeMap<u32, EventsOfTransaction>, StoreError> {
+    ) -> Result<OfTransactions, StoreError> {
         let (sequence, row) = (ledger.sequence, &ledger.row);
-        let mut of_transactions = BTreeMap::<u32, EventsOfTransaction>::new();
+        let mut of_transactions = OfTransactions::new();
         let mut hasher = LedgerHasher::new(sequence, &row.hash, row.counts.events());
         let (mut fees, mut of_contracts, mut wrong_times) = (0, 0, 0);
         visit(&ledger.blocks, |event| {
             hasher.event(event);
             self.counted.events += 1;
             wrong_times += u64::from(event.closed_at != row.close_time);
-            let of = of_transactions.entry(event.application_order).or_default();
-            of.tx = TxHash::from(*event.tx);
-            if event.op_index.is_some() {
-                of.first.get_or_insert(event.id);
-                of.operations += 1;
-                of_contracts +=
-                    u32::from(ledger.transactions.contains_key(&event.application_order));
-            } else {
-                of.fees.push(event.id);
+            let (tx, of) = of_transactions.entry(event.application_order).or_default();
+            *tx = TxHash::from(*event.tx);
+            let by_operation = event.op_index.is_some();
+            of.add(event.id.0.saturating_sub(row.first_event.0), by_operation);
+            if !by_operation {
                 fees += 1;
+            } else if ledger.transactions.contains_key(&event.application_order) {
+                of_contracts += 1;
             }
         })?;
         for (id, bytes) in &ledger.blocks {
-            expected::of_block(*id, bytes, sink)?;
+            let damaged = |malformed| corrupt(Family::Events, BlockKey(*id).encode())(malformed);
+            self.rows.block(&Block::open(*id, bytes).map_err(damaged)?).map_err(damaged)?;
+            self.expect(sequence, *id, sink)?;
         }
         if wrong_times > 0 {
             let what = format!("{wrong_times} events have another close time than the ledger");
@@ -315,75 +313,86 @@ impl<'a> Contents<'a> {
         Ok(of_transactions)
     }
 
+    /// Compares the transactions with the ledger's row and their events.
     fn check_transactions(
-        &self,
+        &mut self,
         ledger: &StoredLedger,
-        events: &BTreeMap<u32, EventsOfTransaction>,
+        mut events: OfTransactions,
         sink: &mut impl Sink,
     ) -> Result<(), StoreError> {
+        let sequence = ledger.sequence;
+        let located = ledger.has_all_events && sequence >= self.subject.totals.events_from;
         let mut contracts = Vec::new();
         for (&application_order, bytes) in &ledger.transactions {
-            let position = TransactionPosition { ledger: ledger.sequence, application_order };
+            let position = TransactionPosition { ledger: sequence, application_order };
             let key = TransactionKey(position).encode();
             let record = transaction_record::decode(position, bytes, &mut contracts)
                 .map_err(corrupt(Family::Transactions, key))?;
-            let place = || problems::row(Family::Transactions, &key);
+            let (tx, inner) =
+                (TxHash::from(*record.tx), record.inner_tx.map(|inner| TxHash::from(*inner)));
+            let report =
+                |what| self.subject.problems.add(problems::row(Family::Transactions, &key), what);
             if record.closed_at != ledger.row.close_time {
-                let what = "its close time is not the ledger's".to_owned();
-                self.subject.problems.add(place(), what);
+                report("its close time is not the ledger's".to_owned());
             }
-            let of = events.get(&application_order);
-            if of.is_some_and(|of| of.tx.as_bytes() != record.tx) {
-                let what = "its events have another hash".to_owned();
-                self.subject.problems.add(place(), what);
+            let of = events.remove(&application_order);
+            if of.as_ref().is_some_and(|(hash, _)| *hash != tx) {
+                report("its events have another hash".to_owned());
             }
-            let count = of.map_or(0, EventsOfTransaction::count);
-            if ledger.has_all_events && u64::from(record.event_count) != count {
-                let what = format!("it counts {} events, and has {count}", record.event_count);
-                self.subject.problems.add(place(), what);
+            let of = of.unwrap_or_default().1;
+            if ledger.has_all_events && u64::from(record.event_count) != of.count() {
+                report(format!("it counts {} events, and has {}", record.event_count, of.count()));
             }
-            self.check_role(position, record.tx, record.inner_tx)?;
-            let mut tags: Vec<_> = record.contracts.iter().map(ContractTag::from).collect();
-            tags.sort_unstable();
-            tags.dedup();
-            for contract in tags {
-                let key = ContractTransactionKey { contract, position };
-                sink.row(Side::Expected, Index::ContractTransaction, &key.encode(), &[]);
+            if located {
+                self.rows.locate(application_order, tx, inner, of);
+            } else {
+                self.check_roles(position, &tx, inner)?;
             }
-            for (key, changed) in entries::of_record(&record)? {
-                sink.row(Side::Expected, Index::Entry, &key.encode(), &changed.encode());
-            }
+            self.rows.record(&record).map_err(corrupt(Family::Transactions, key))?;
         }
-        Ok(())
+        // Of the others, only the index itself knows the inner hash; then both rows must be there.
+        for (application_order, (tx, of)) in events.into_iter().filter(|_| located) {
+            let position = TransactionPosition { ledger: sequence, application_order };
+            let entry = self.hash_entry(&tx_by_hash::key(&tx, position))?;
+            let inner = entry.and_then(|entry| entry.role.inner());
+            self.rows.locate(application_order, tx, inner, of);
+        }
+        self.expect(sequence, ledger.row.first_event, sink)
     }
 
-    /// Whether a stored transaction is found by its hashes, in the roles that they have. (Where its
-    /// events are is compared with all the others.)
-    fn check_role(
+    /// Gives the rows of indexes that follow from what was read.
+    fn expect(
+        &mut self,
+        ledger: LedgerSeq,
+        first_event: EventId,
+        sink: &mut impl Sink,
+    ) -> Result<(), StoreError> {
+        self.rows.drain(ledger, first_event, |index, _, key, value| {
+            sink.row(Side::Expected, index, key, value);
+            Ok(())
+        })
+    }
+
+    fn hash_entry(&self, key: &[u8]) -> Result<Option<HashEntry>, StoreError> {
+        let row = self.subject.database.get_on_disk(Family::TxByHash, key)?;
+        let entry = row.map(|bytes| HashEntry::decode(&bytes)).transpose();
+        entry.map_err(corrupt(Family::TxByHash, key))
+    }
+
+    /// Whether a transaction is found by its hashes, in the roles that they have. Where its events were is not
+    /// known any more.
+    fn check_roles(
         &self,
         position: TransactionPosition,
-        tx: &[u8; 32],
-        inner: Option<&[u8; 32]>,
+        tx: &TxHash,
+        inner: Option<TxHash>,
     ) -> Result<(), StoreError> {
-        let inner = inner.map(|hash| TxHash::from(*hash));
-        let outer_role = inner.map_or(HashRole::Only, |inner| HashRole::Outer { inner });
-        let expected = [
-            Some((TxHash::from(*tx), outer_role)),
-            inner.map(|inner| (inner, HashRole::Inner(inner))),
-        ];
-        for (hash, role) in expected.into_iter().flatten() {
-            let key = HashKey { tag: HashTag::from(&hash), position }.encode();
-            let entry = self.subject.database.get_on_disk(Family::TxByHash, key)?;
-            let entry = entry.map(|bytes| HashEntry::decode(&bytes));
-            let entry = entry.transpose().map_err(corrupt(Family::TxByHash, key))?;
-            let what = match entry {
-                None => format!("the transaction {hash} is not found by its hash"),
-                Some(entry) if entry.role != role => {
-                    format!("it takes {hash} for another of the transaction's hashes")
-                }
-                Some(_) => continue,
-            };
-            self.subject.problems.add(problems::row(Family::TxByHash, &key), what);
+        for (hash, role) in roles(tx, inner) {
+            let key = tx_by_hash::key(&hash, position);
+            if self.hash_entry(&key)?.is_none_or(|entry| entry.role != role) {
+                let what = format!("the transaction {hash} is not found by its hash");
+                self.subject.problems.add(problems::row(Family::TxByHash, &key), what);
+            }
         }
         Ok(())
     }

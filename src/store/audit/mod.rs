@@ -16,7 +16,6 @@
 
 mod chain;
 mod contents;
-mod expected;
 mod indexes;
 mod problems;
 mod raw;
@@ -30,10 +29,10 @@ use std::thread;
 
 pub use problems::Problem;
 
-use super::columns::{BlockKey, Family, Key, LedgerKey, TransactionKey};
+use super::columns::{BlockKey, Family, Key, LedgerKey};
 use super::coverage::Coverage;
 use super::database::{Database, corrupt};
-use super::query::TransactionPosition;
+use super::indexes::{Index, Indexes};
 use super::{
     Digest, LedgerRow, RAW_DIRECTORY, StoreError, Totals, acknowledged, format, load_coverage,
     lock, log_files, stored_network,
@@ -98,16 +97,30 @@ pub fn audit(
     ledgers: Option<LedgerRange>,
     progress: &(dyn Fn(AuditProgress) + Sync),
 ) -> Result<Audit, StoreError> {
+    audit_with(directory, &Indexes::default(), ledgers, progress)
+}
+
+/// The same for a directory with other indexes than those of every store; one that it has not is left out.
+///
+/// # Errors
+/// As [`audit`].
+pub fn audit_with(
+    directory: &Path,
+    indexes: &Indexes,
+    ledgers: Option<LedgerRange>,
+    progress: &(dyn Fn(AuditProgress) + Sync),
+) -> Result<Audit, StoreError> {
     if !directory.join(RAW_DIRECTORY).exists() {
         return Err(StoreError::Empty(directory.to_owned()));
     }
     let _lock = lock(directory)?;
-    read_back(directory, ledgers, progress).map_err(|error| error.while_reading(directory))
+    read_back(directory, indexes, ledgers, progress).map_err(|error| error.while_reading(directory))
 }
 
 /// Audits a directory that nobody else has open.
 fn read_back(
     directory: &Path,
+    indexes: &Indexes,
     ledgers: Option<LedgerRange>,
     progress: &(dyn Fn(AuditProgress) + Sync),
 ) -> Result<Audit, StoreError> {
@@ -118,7 +131,8 @@ fn read_back(
     });
     let raw = directory.join(RAW_DIRECTORY);
     log_files::check(&raw, promise)?;
-    let database = Database::open_read_only(&raw)?;
+    let registered: Vec<_> = indexes.registered().map(|(_, index)| index.family()).collect();
+    let database = Database::open_read_only(&raw, &registered)?;
     acknowledged::check(directory, promise, database.sequence())?;
     format::check(&database)?;
     database.check_families()?;
@@ -128,6 +142,7 @@ fn read_back(
         coverage: load_coverage(&database)?,
         totals: Totals::load(&database)?,
         wanted: ledgers.unwrap_or(ALL),
+        indexes: indexes.complete_in(&database)?,
         database,
         problems: &problems,
     };
@@ -154,6 +169,7 @@ struct Subject<'a> {
     coverage: Coverage,
     totals: Totals,
     wanted: LedgerRange,
+    indexes: Indexes,
     database: Database,
     problems: &'a Problems,
 }
@@ -163,11 +179,10 @@ enum Task {
     /// Ledgers that were ingested one after the other.
     Ledgers(Vec<LedgerRange>),
     /// All rows of an index.
-    Index(Family),
+    Index(usize, Index),
 }
 
 /// What a thread has counted.
-#[derive(Default)]
 struct Sums {
     indexes: Tally,
     counted: Counted,
@@ -198,7 +213,8 @@ impl Subject<'_> {
     ) -> Result<(Counted, Vec<Problem>), StoreError> {
         let windows = self.windows();
         let ledgers = windows.iter().flatten().map(LedgerRange::len).sum();
-        let indexes = indexes::FAMILIES.map(Task::Index).into_iter();
+        let indexes = self.indexes.iter().enumerate();
+        let indexes = indexes.map(|(number, index)| Task::Index(number, *index));
         let tasks: Vec<Task> = indexes.chain(windows.into_iter().map(Task::Ledgers)).collect();
         let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
         let next_task = || tasks.get(next.fetch_add(1, Ordering::Relaxed));
@@ -215,7 +231,7 @@ impl Subject<'_> {
             };
             workers.into_iter().map(join).collect::<Result<Vec<Sums>, StoreError>>()
         })?;
-        let mut sums = Sums::default();
+        let mut sums = self.no_sums();
         for of_thread in of_threads {
             sums.indexes.add(&of_thread.indexes);
             sums.counted.add(&of_thread.counted);
@@ -230,19 +246,23 @@ impl Subject<'_> {
         Ok((sums.counted, drift))
     }
 
+    fn no_sums(&self) -> Sums {
+        Sums { indexes: Tally::new(self.indexes.len()), counted: Counted::default() }
+    }
+
     /// Works on tasks until none is left.
     fn sum_up<'t>(
         &self,
         next_task: &dyn Fn() -> Option<&'t Task>,
         are_done: &dyn Fn(u64),
     ) -> Result<Sums, StoreError> {
-        let mut sums = Sums::default();
+        let mut sums = self.no_sums();
         while let Some(task) = next_task()
             && !self.problems.are_too_many()
         {
             match task {
-                Task::Index(family) => {
-                    let readable = indexes::scan(self, *family, &mut sums.indexes)?;
+                Task::Index(number, index) => {
+                    let readable = indexes::scan(self, *number, index, &mut sums.indexes)?;
                     sums.counted.unreadable += u64::from(!readable);
                 }
                 Task::Ledgers(window) => {
@@ -348,14 +368,8 @@ impl Subject<'_> {
         let mut next_range = self.coverage.ranges();
         while let Some(gap) = first {
             let range = next_range.next();
-            let key = match family {
-                Family::Transactions => {
-                    let start = TransactionPosition { ledger: gap, application_order: 0 };
-                    TransactionKey(start).encode().to_vec()
-                }
-                _ => LedgerKey(gap).encode().to_vec(),
-            };
-            rows.seek(key);
+            // Keys of transactions begin with their ledger, too.
+            rows.seek(LedgerKey(gap).encode());
             if let Some(key) = rows.key() {
                 let ledger = key.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes));
                 let is_stray =

@@ -1,11 +1,12 @@
 //! A ledger's raw form against what is stored of it: everything is decoded and chosen once more.
 
-use super::super::prepare::{IndexOptions, as_record};
-use super::super::query::EventRecord;
+use std::collections::BTreeSet;
+
+use super::super::prepare::{IndexOptions, digest, wanted};
 use super::super::transaction_record;
 use super::contents::{StoredLedger, visit};
-use crate::decode::{EventView, LedgerView, decode};
-use crate::domain::{EventId, NetworkId};
+use crate::decode::{LedgerView, decode};
+use crate::domain::{ContractId, NetworkId};
 use crate::verify::verify_header;
 
 /// Says what of the stored ledger its raw form does not lead to, or the other way round.
@@ -49,48 +50,22 @@ fn is_of_row(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
         && counts.into_iter().all(|(stored, found)| stored as usize == found)
 }
 
-/// The settings of a ledger, but for the list of contracts, of which is only known that there was one.
-fn options(stored: &StoredLedger) -> IndexOptions {
+/// Whether the digest of the stored events is that of the wanted ones among the decoded. Of a list of contracts
+/// is only known that there was one: those of the stored events are on it, and all events of each were wanted.
+fn events_agree(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
     let indexed = stored.row.indexed_as;
-    IndexOptions {
+    let mut contracts = BTreeSet::new();
+    let visited = visit(&stored.blocks, |event| {
+        contracts
+            .extend(event.contract.filter(|_| indexed.listed_contracts).map(|id| ContractId(*id)));
+    });
+    let options = IndexOptions {
         classic_events: indexed.classic_events,
         fee_events: indexed.fee_events,
-        contracts: None,
+        contracts: indexed.listed_contracts.then_some(contracts),
         raw_ledgers: true,
-    }
-}
-
-/// Whether the stored events are the wanted ones among the decoded, in their order. Where only listed
-/// contracts were wanted, others may be left out, but all events of each.
-fn events_agree(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
-    let (options, listed) = (options(stored), stored.row.indexed_as.listed_contracts);
-    let wants = |event: &&EventView<'_>| {
-        options.wants_event(&ledger.transactions[event.transaction], event)
     };
-    let mut decoded = ledger.events.iter().filter(wants).map(|event| as_record(ledger, event));
-    let (mut present, mut absent) = (Vec::<&[u8; 32]>::new(), Vec::<&[u8; 32]>::new());
-    let mut agree = true;
-    let visited = visit(&stored.blocks, |event| {
-        let event = EventRecord { id: EventId(0), ..*event };
-        loop {
-            match decoded.next() {
-                Some(decoded) if decoded == event => {
-                    present.extend(decoded.contract.filter(|_| listed));
-                    break;
-                }
-                Some(decoded) if listed && agree => absent.extend(decoded.contract),
-                _ => {
-                    agree = false;
-                    break;
-                }
-            }
-        }
-    });
-    for decoded in decoded {
-        agree &= listed;
-        absent.extend(decoded.contract);
-    }
-    visited.is_ok() && agree && !absent.iter().any(|contract| present.contains(contract))
+    visited.is_ok() && digest(ledger, &wanted(ledger, &options)) == stored.row.digest
 }
 
 /// Whether the stored transactions are the decoded ones, or with listed contracts some of them.

@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use super::*;
@@ -73,35 +72,6 @@ fn sound(directory: &Path) -> Audit {
     audited
 }
 
-#[test]
-fn an_entry_and_its_time_to_live_share_a_row() {
-    let key = |kind, body| EntryKey { kind, body };
-    let hash = Sha256::digest(key(EntryKind::ContractCode, &[1; 32]).to_ledger_key());
-    let both = rows(&[
-        key(EntryKind::Account, &[2; 36]),
-        key(EntryKind::ContractCode, &[1; 32]),
-        key(EntryKind::Ttl, &[0; 32]),
-        key(EntryKind::Ttl, &hash),
-    ]);
-    let mut kinds: Vec<_> = both.iter().map(|(_, changed)| changed.encode()[0]).collect();
-    assert!(both.is_sorted());
-    kinds.sort_unstable();
-    assert_eq!(kinds, [1, 2, 3]);
-    assert_eq!(both[0], (EntryTag([0; 8]), Changed { entry: false, ttl: true }));
-}
-
-#[test]
-fn flags_survive_a_round_trip() {
-    for flags in 1..=3 {
-        let changed = Changed::decode(&[flags]).unwrap();
-        assert_eq!(changed.encode(), [flags]);
-        assert!(changed.has(changed) && changed.has(Changed::default()));
-    }
-    for malformed in [&[][..], &[0], &[4], &[1, 1]] {
-        assert_eq!(Changed::decode(malformed), Err(Malformed));
-    }
-}
-
 /// Every key that the chain changes, with the transactions that change it.
 fn changes() -> std::collections::BTreeMap<Vec<u8>, Vec<TransactionPosition>> {
     let mut changes = std::collections::BTreeMap::<_, Vec<_>>::new();
@@ -150,21 +120,21 @@ fn neighbours_are_found_on_both_sides() {
 fn an_older_store_gets_the_same_rows() {
     let directory = tempfile::tempdir().unwrap();
     drop(stored(directory.path(), 2..=LEDGERS + 1));
-    let expected = rows_of(&Database::open(&raw(directory.path()), None).unwrap());
+    let expected = rows_of(&Database::open(&raw(directory.path())).unwrap());
     assert!(expected.len() > 100, "{}", expected.len());
     for with_families in [false, true] {
         make_old(directory.path(), with_families);
         let refused = audit(directory.path(), None, &|_| {}).unwrap_err();
         assert!(matches!(refused, StoreError::NotUpgraded { .. }), "{refused}");
         drop(Store::open(directory.path(), None).unwrap());
-        assert_eq!(rows_of(&Database::open(&raw(directory.path()), None).unwrap()), expected);
+        assert_eq!(rows_of(&Database::open(&raw(directory.path())).unwrap()), expected);
         sound(directory.path());
     }
 }
 
 /// Makes it a store of format 2.0, as that version left it, or as one that was being upgraded.
 fn make_old(directory: &Path, with_families: bool) {
-    let database = Database::open(&raw(directory), None).unwrap();
+    let database = Database::open(&raw(directory)).unwrap();
     let mut batch = database.batch();
     batch.put_raw(Family::Meta, FORMAT_ROW, &[0, 2, 0, 0]).unwrap();
     database.write_synced(batch).unwrap();
@@ -191,7 +161,7 @@ fn retention_takes_the_rows_with_the_transactions() {
     assert_eq!(store.entry_reader(LedgerSeq(20)).unwrap().complete(), None);
     drop(store);
     sound(directory.path());
-    let left = rows_of(&Database::open(&raw(directory.path()), None).unwrap());
+    let left = rows_of(&Database::open(&raw(directory.path())).unwrap());
     let positions = changes().into_values().flatten().filter(|at| kept.contains(at.ledger));
     assert!(!left.is_empty() && left.len() <= positions.count());
 }
@@ -214,7 +184,7 @@ fn only_what_is_wholly_stored_is_complete() {
 fn damaged(sound: &Path, damage: impl Fn(&Database, &Rows)) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     copy(sound, directory.path());
-    let database = Database::open(&raw(directory.path()), None).unwrap();
+    let database = Database::open(&raw(directory.path())).unwrap();
     damage(&database, &rows_of(&database));
     directory
 }
@@ -263,7 +233,10 @@ fn damage_is_told() {
             },
             "leads to nothing",
         ),
-        (|db, rows| put(db, Family::Entries, &rows[3].0, Some(&[4])), "is damaged"),
+        (
+            |db, rows| put(db, Family::Entries, &rows[3].0, Some(&[4])),
+            "does not lead to where it should",
+        ),
         (|db, _| put(db, Family::KnownEntries, &[0; 36], Some(b"colour")), "is damaged"),
     ];
     for (damage, sentence) in damages {

@@ -3,7 +3,9 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use super::super::audit::audit;
-use super::super::{Durability, IndexOptions, PreparedLedger, recount, sweep};
+use super::super::indexes::at;
+use super::super::indexes::tx_by_hash::HashTag;
+use super::super::{Durability, IndexOptions, PreparedLedger, indexes, recount, sweep};
 use super::*;
 use crate::decode::decode;
 use crate::domain::Network;
@@ -142,7 +144,7 @@ fn hashes_that_lead_to_nothing_are_swept() {
     let mut old = Vec::new();
     let floor = first_kept(Some(5), LedgerSeq(FIRST + LEDGERS - 1));
     let visit = |key: &[u8], value: &[u8]| {
-        if HashKey::decode(key).unwrap().position.ledger < floor {
+        if at::<TransactionKey>(HashTag::LEN, key).unwrap().0.ledger < floor {
             old.push((key.to_vec(), value.to_vec()));
         }
         Ok(())
@@ -184,10 +186,10 @@ fn a_sweep_goes_on_where_the_last_one_ended() {
         let mut tag = HashTag([0; HashTag::LEN]);
         tag.0[..4].copy_from_slice(&number.to_be_bytes());
         let position = TransactionPosition { ledger: LedgerSeq(ledger), application_order: 1 };
-        HashKey { tag, position }
+        indexes::key(&tag.0, &TransactionKey(position))
     };
     for number in 0..40_000 {
-        batch.put(Family::TxByHash, &key(number, 1 + number % 2), []).unwrap();
+        batch.put_raw(Family::TxByHash, &key(number, 1 + number % 2), &[]).unwrap();
     }
     sweep::forget_progress(&mut batch).unwrap();
     store.database.write_synced(batch).unwrap();

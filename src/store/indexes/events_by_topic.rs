@@ -1,0 +1,46 @@
+//! Events by topic, of one contract or of all.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::super::columns::{ContractTag, Family};
+use super::super::query::EventRecord;
+use super::{Index, RowsOf, Tags};
+
+pub(super) const INDEX: Index = Index {
+    family: Family::EventsByTopic,
+    tag_len: TopicTag::LEN,
+    rows_of: RowsOf::Event(rows_of),
+};
+
+fn rows_of(event: &EventRecord<'_>, tags: &mut Tags<'_>) {
+    let contract = event.contract.map_or(ContractTag::NONE, ContractTag::of);
+    for topic in event.topics {
+        tags.add(&TopicTag::new(topic, contract).0);
+    }
+}
+
+/// Short hash of a topic, then of the contract that emitted it: serves lookups of a topic of one
+/// contract by its whole length and of any contract by its first part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct TopicTag(pub [u8; Self::LEN]);
+
+impl TopicTag {
+    const LEN: usize = 9;
+    /// Length of the part that depends on the topic alone.
+    const TOPIC_LEN: usize = 5;
+
+    /// Tag of the topic with this XDR, emitted by this contract.
+    pub(in super::super) fn new(topic: &[u8], contract: ContractTag) -> Self {
+        let mut tag = [0; Self::LEN];
+        tag[..Self::TOPIC_LEN].copy_from_slice(&Self::topic_part(topic));
+        tag[Self::TOPIC_LEN..].copy_from_slice(&contract.0[..Self::LEN - Self::TOPIC_LEN]);
+        Self(tag)
+    }
+
+    /// The part that depends on the topic alone.
+    pub(in super::super) fn topic_part(topic: &[u8]) -> [u8; Self::TOPIC_LEN] {
+        let mut part = [0; Self::TOPIC_LEN];
+        part.copy_from_slice(&xxh3_64(topic).to_be_bytes()[..Self::TOPIC_LEN]);
+        part
+    }
+}

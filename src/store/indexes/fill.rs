@@ -1,0 +1,118 @@
+//! Fills indexes that are new to a directory from the records that it holds.
+
+use super::super::StoreError;
+use super::super::block::Block;
+use super::super::bytes::Malformed;
+use super::super::columns::{BlockKey, Family, Key, TransactionKey};
+use super::super::compression::{self, Content};
+use super::super::database::{Batch, Database, corrupt};
+use super::super::transaction_block::{Row, TransactionBlock};
+use super::super::transaction_record;
+use super::{Index, Indexes, Rows};
+use crate::domain::{EventId, LedgerSeq};
+
+/// Rows that are written together.
+const ROWS_PER_BATCH: u64 = 4096;
+/// In `meta`, before the name of a registered index: its family is complete.
+const COMPLETE_ROW: &[u8] = b"index ";
+/// After every key of an index.
+const BEYOND: [u8; 32] = [0xff; 32];
+
+/// Whether a row of `meta` is this module's.
+pub(in super::super) fn is_row(name: &[u8]) -> bool {
+    name.starts_with(COMPLETE_ROW)
+}
+
+impl Indexes {
+    /// Those whose rows are all there.
+    pub(in super::super) fn complete_in(&self, database: &Database) -> Result<Self, StoreError> {
+        let mut complete = Vec::new();
+        for index in self.iter() {
+            let is_complete = match index.family {
+                Family::Index(name) => database.get(Family::Meta, row(name.as_bytes()))?.is_some(),
+                _ => true,
+            };
+            complete.extend(is_complete.then_some(*index));
+        }
+        Ok(Self(complete))
+    }
+}
+
+fn row(name: &[u8]) -> Vec<u8> {
+    [COMPLETE_ROW, name].concat()
+}
+
+/// Fills the registered indexes that are new, and notes which are not registered any more: ledgers that are
+/// stored from now on will be missing in them.
+pub(in super::super) fn bring_up_to_date(
+    database: &Database,
+    indexes: &Indexes,
+) -> Result<(), StoreError> {
+    let mut batch = database.batch();
+    let complete = indexes.complete_in(database)?;
+    for (name, index) in indexes.registered() {
+        if !complete.registered().any(|(complete, _)| complete == name) {
+            tracing::info!(index = name, "filling an index");
+            let mut stale = database.batch();
+            stale.delete_range(index.family, &[], &BEYOND)?;
+            database.write_unlogged(stale)?;
+            fill(database, &Indexes::only(index))?;
+            batch.put_raw(Family::Meta, &row(name.as_bytes()), b"")?;
+        }
+    }
+    database.scan(Family::Meta, |key, _| {
+        let registered = || indexes.registered().any(|(name, _)| row(name.as_bytes()) == key);
+        if is_row(key) && !registered() { batch.delete_raw(Family::Meta, key) } else { Ok(()) }
+    })?;
+    if batch.rows() > 0 { database.write_synced(batch) } else { Ok(()) }
+}
+
+/// Writes the rows that follow from stored events and transactions, without a log and flushed at the end. To do
+/// it again changes nothing.
+pub(in super::super) fn fill(database: &Database, indexes: &Indexes) -> Result<(), StoreError> {
+    let mut filling = Filling { database, batch: database.batch(), rows: Rows::new(indexes) };
+    if indexes.iter().any(Index::is_of_events) {
+        database.scan(Family::Events, |key, row| {
+            let damaged = |malformed| corrupt(Family::Events, key)(malformed);
+            let id = BlockKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
+            let bytes = compression::decompress(Content::Events, row)?;
+            let block = Block::open(id, &bytes).map_err(damaged)?;
+            filling.rows.block(&block).map_err(damaged)?;
+            filling.put(block.ledger(), id)
+        })?;
+    }
+    let mut contracts = Vec::new();
+    database.scan(Family::Transactions, |key, row| {
+        let damaged = |malformed| corrupt(Family::Transactions, key)(malformed);
+        let first = TransactionKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
+        // Transactions that are in another's block come with that block.
+        let Row::Block(compressed) = Row::parse(row).map_err(damaged)? else { return Ok(()) };
+        let block = TransactionBlock::open(first, compressed)?;
+        for (position, record) in block.records() {
+            let record = transaction_record::decode(position, record, &mut contracts);
+            record.and_then(|record| filling.rows.record(&record)).map_err(damaged)?;
+        }
+        filling.put(first.ledger, EventId(0))
+    })?;
+    database.write_unlogged(filling.batch)?;
+    // What comes next goes through the log, which must not run ahead.
+    database.flush()
+}
+
+struct Filling<'a> {
+    database: &'a Database,
+    batch: Batch<'a>,
+    rows: Rows,
+}
+
+impl Filling<'_> {
+    fn put(&mut self, ledger: LedgerSeq, first_event: EventId) -> Result<(), StoreError> {
+        let Self { database, batch, rows } = self;
+        rows.drain(ledger, first_event, |_, family, key, value| batch.put_raw(family, key, value))?;
+        if batch.rows() >= ROWS_PER_BATCH {
+            let full = std::mem::replace(batch, database.batch());
+            database.write_unlogged(full)?;
+        }
+        Ok(())
+    }
+}

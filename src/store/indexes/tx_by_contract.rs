@@ -1,0 +1,16 @@
+//! Smart-contract transactions by the contracts that they touch.
+
+use super::super::columns::{ContractTag, Family};
+use super::{Index, IndexedTransaction, RowsOf, Values};
+
+pub(super) const INDEX: Index = Index {
+    family: Family::TxByContract,
+    tag_len: ContractTag::LEN,
+    rows_of: RowsOf::Transaction(rows_of),
+};
+
+fn rows_of(transaction: &IndexedTransaction<'_>, rows: &mut Values<'_>) {
+    for contract in transaction.contracts {
+        rows.add(&ContractTag::from(contract).0, b"");
+    }
+}

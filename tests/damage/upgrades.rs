@@ -1,0 +1,174 @@
+//! What lies on disk, family by family: the same whatever build wrote it, and the same after an older
+//! directory was upgraded, also by processes that were killed while they did it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rocksdb::{DB, IteratorMode, Options};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use crate::common::material::Material;
+use crate::common::process::{Moment, copy};
+use crate::common::size;
+use crate::{import, import_all, millis};
+
+/// Another build of the same format, with which this one is compared.
+const OTHER_BUILD: &str = "ORRERY_OTHER_BUILD";
+
+/// Families that follow from others, as they are after an import of [`made`]: rows, and the first bytes of
+/// their SHA-256.
+const INDEXES: [(&str, &str); 5] = [
+    ("entries", "1144 c218216257bb382e"),
+    ("events_by_contract", "277 571005bf01c14eab"),
+    ("events_by_topic", "3556 4424394d69e3af11"),
+    ("tx_by_contract", "661 58f086cc6ecaa112"),
+    ("tx_by_hash", "1533 3a408292e9834c9b"),
+];
+
+fn made() -> Material {
+    Material::made_in_files(120, 40)
+}
+
+fn raw(directory: &Path) -> PathBuf {
+    directory.join("raw")
+}
+
+fn open(directory: &Path) -> DB {
+    let (options, raw) = (Options::default(), raw(directory));
+    let names = DB::list_cf(&options, &raw).unwrap();
+    DB::open_cf_for_read_only(&options, raw, names, false).unwrap()
+}
+
+/// How many rows each family has, and what they are.
+fn families(directory: &Path) -> BTreeMap<String, String> {
+    let names = DB::list_cf(&Options::default(), raw(directory)).unwrap();
+    let db = open(directory);
+    let digest = |name: String| {
+        let (mut hasher, mut rows) = (Sha256::new(), 0);
+        for row in db.iterator_cf(db.cf_handle(&name).unwrap(), IteratorMode::Start) {
+            let (key, value) = row.unwrap();
+            for part in [key, value] {
+                hasher.update((part.len() as u64).to_be_bytes());
+                hasher.update(part);
+            }
+            rows += 1;
+        }
+        (name, format!("{rows} {}", &hex::encode(hasher.finalize())[..16]))
+    };
+    names.into_iter().map(digest).collect()
+}
+
+fn imported(material: &Material) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    import_all(directory.path(), material);
+    directory
+}
+
+#[test]
+fn indexes_are_byte_for_byte_what_they_were() {
+    let found = families(imported(&made()).path());
+    let indexes: Vec<_> = INDEXES.iter().map(|(name, _)| (*name, found[*name].as_str())).collect();
+    assert_eq!(indexes, INDEXES);
+}
+
+/// With `ORRERY_OTHER_BUILD=/path/to/orrery`.
+#[test]
+fn another_build_writes_the_same() {
+    let Some(other) = std::env::var_os(OTHER_BUILD) else {
+        return println!("skipped: {OTHER_BUILD} names no other build");
+    };
+    for material in [Some(made()), Material::public()].into_iter().flatten() {
+        let ours = families(imported(&material).path());
+        let directory = tempfile::tempdir().unwrap();
+        let output = Command::new(&other)
+            .args(["import", "--network", material.network.passphrase()])
+            .args(&material.files)
+            .arg("--data-dir")
+            .arg(directory.path())
+            .env_remove(OTHER_BUILD)
+            .env("ORRERY_INDEX_CLASSIC_EVENTS", "true")
+            .env("ORRERY_INDEX_FEE_EVENTS", "true")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        println!("{ours:#?}");
+        // `meta` says which repairs were made, and does not follow from ledgers.
+        let but_meta = |mut families: BTreeMap<String, String>| {
+            families.remove("meta");
+            families
+        };
+        assert_eq!(but_meta(families(directory.path())), but_meta(ours));
+    }
+}
+
+/// Makes it a directory of format 2.0, as the version that wrote that left it.
+fn make_old(directory: &Path) {
+    let (options, raw) = (Options::default(), raw(directory));
+    let names = DB::list_cf(&options, &raw).unwrap();
+    let mut db = DB::open_cf(&options, raw, &names).unwrap();
+    db.put_cf(db.cf_handle("meta").unwrap(), "format", [0, 2, 0, 0]).unwrap();
+    for family in ["entries", "known_entries"] {
+        db.drop_cf(family).unwrap();
+    }
+}
+
+/// How far an upgrade got.
+fn phase(directory: &Path) -> &'static str {
+    let db = open(directory);
+    let format = db.get_cf(db.cf_handle("meta").unwrap(), "format").unwrap().unwrap();
+    match (format == [0, 2, 0, 0], db.cf_handle("entries").is_some()) {
+        (true, false) => "before the upgrade",
+        (true, true) => "amid the upgrade",
+        (false, _) => "after the upgrade",
+    }
+}
+
+/// Small: 8 kills or more, until one hit the upgrade; full: 60.
+#[test]
+fn an_older_directory_is_upgraded_whoever_is_killed_meanwhile() {
+    let material = Material::made_in_files(size::choose(400, 1_500) as u32, 100);
+    let whole = imported(&material);
+    let expected = families(whole.path());
+    let parent = tempfile::tempdir().unwrap();
+    let old = parent.path().join("old");
+    copy(whole.path(), &old);
+    make_old(&old);
+    assert_ne!(families(&old), expected);
+
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let mut phases = BTreeMap::<_, u64>::new();
+    let mut longest = millis(200);
+    let mut directory = parent.path().join("0");
+    copy(&old, &directory);
+    let amid = "amid the upgrade";
+    for kill in 1.. {
+        if kill > size::choose(8, 60) && (phases.contains_key(amid) || kill > 200) {
+            break;
+        }
+        let mut upgrading = import(&directory, &material, 1);
+        let moment = Moment::Start(longest.mul_f64(rng.random()));
+        let killed = upgrading.kill_at(moment).is_some();
+        let reached = phase(&directory);
+        *phases.entry(reached).or_default() += 1;
+        // Most kills should hit the upgrade itself.
+        match reached {
+            "before the upgrade" => longest = longest.mul_f64(1.3),
+            "after the upgrade" => longest = longest.mul_f64(0.8),
+            _ => {}
+        }
+        if reached == "after the upgrade" || !killed {
+            import_all(&directory, &material);
+            assert_eq!(families(&directory), expected, "after {kill} kills");
+            directory = parent.path().join(kill.to_string());
+            copy(&old, &directory);
+        }
+    }
+    import_all(&directory, &material);
+    assert_eq!(families(&directory), expected);
+    println!("{phases:?}");
+    assert!(phases.contains_key(amid), "{phases:?}");
+}
