@@ -47,7 +47,9 @@ const INDEX_BLOCK_BYTES: usize = 8 << 10;
 
 /// An open database with all families.
 pub(super) struct Database {
-    db: Arc<DB>,
+    db: DB,
+    /// Names of all families: first [`Family::ALL`], then those that not every store has.
+    families: Vec<String>,
     writes: Writes,
     cache: Cache,
     event_blocks: BlockCache,
@@ -93,7 +95,8 @@ impl Database {
             .into_iter()
             .map(|(name, like)| ColumnFamilyDescriptor::new(name, family_options(like, &cache)));
         let db = DB::open_cf_descriptors(&options, path, families)?;
-        Self::new(db, names, cache, acknowledged)
+        let writes = Writes::new(acknowledged);
+        Ok(Self { db, families: names, writes, cache, event_blocks: BlockCache::new() })
     }
 
     /// Opens a database that is there already, without changing it. What only its log holds is read
@@ -108,18 +111,8 @@ impl Database {
             ColumnFamilyDescriptor::new(family.name(), family_options(*family, &cache))
         });
         let db = DB::open_cf_descriptors_read_only(&options, path, families, false)?;
-        Self::new(db, Vec::new(), cache, None)
-    }
-
-    fn new(
-        db: DB,
-        families: Vec<String>,
-        cache: Cache,
-        acknowledged: Option<Acknowledged>,
-    ) -> Result<Self, StoreError> {
-        let db = Arc::new(db);
-        let writes = Writes::start(Arc::clone(&db), families, acknowledged)?;
-        Ok(Self { db, writes, cache, event_blocks: BlockCache::new() })
+        let (families, writes) = (Vec::new(), Writes::new(None));
+        Ok(Self { db, families, writes, cache, event_blocks: BlockCache::new() })
     }
 
     /// Whether every family is there: one that is opened to be read may lack some.
@@ -183,6 +176,11 @@ impl Database {
         Batch::new(self, WriteBatch::default())
     }
 
+    /// A batch that was detached from this database.
+    pub(super) fn attach(&self, detached: DetachedBatch) -> Batch<'_> {
+        Batch { ledger: detached.ledger, ..Batch::new(self, detached.batch) }
+    }
+
     /// An empty batch with room for so many bytes.
     pub(super) fn batch_with_room(&self, bytes: usize) -> Batch<'_> {
         Batch::new(self, WriteBatch::with_capacity_bytes(bytes))
@@ -210,7 +208,8 @@ impl Database {
     }
 
     fn write(&self, kind: WriteKind, batch: Batch<'_>) -> Result<(), StoreError> {
-        self.writes.make(Write { kind, batch: batch.batch, ledger: batch.ledger })
+        let write = Write { kind, batch: batch.batch, ledger: batch.ledger };
+        self.writes.make(&self.db, &self.families, write)
     }
 
     /// Makes everything durable that was written without a log.
@@ -225,7 +224,7 @@ impl Database {
 
     /// Notes that everything there is is on disk, the last ledger being this one.
     pub(super) fn acknowledge(&self, ledger: LedgerSeq) {
-        self.writes.acknowledge(ledger);
+        self.writes.acknowledge(&self.db, ledger);
     }
 
     /// Failures of writes that a test plans.
@@ -313,6 +312,12 @@ pub(super) struct Batch<'a> {
     ledger: Option<LedgerSeq>,
 }
 
+/// A [`Batch`] on its way to another thread.
+pub(super) struct DetachedBatch {
+    batch: WriteBatch,
+    ledger: Option<LedgerSeq>,
+}
+
 impl<'a> Batch<'a> {
     fn new(database: &'a Database, batch: WriteBatch) -> Self {
         let handles = Vec::with_capacity(Family::ALL.len());
@@ -331,6 +336,11 @@ impl<'a> Batch<'a> {
             self.handles.push((family, self.database.handle(family)?));
         }
         Ok(self.handles[self.last].1)
+    }
+
+    /// The rows, without their database.
+    pub(super) fn detach(self) -> DetachedBatch {
+        DetachedBatch { batch: self.batch, ledger: self.ledger }
     }
 
     /// It stores ledgers; this is the last of them in the order of ingestion.

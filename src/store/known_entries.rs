@@ -145,7 +145,8 @@ impl Store {
         }
         // Whatever becomes of the write, what is counted anew is right.
         *counted = None;
-        self.database.write_logged(batch)?;
+        let batch = batch.detach();
+        self.writer_thread.run(move |database| database.write_logged(database.attach(batch)))?;
         *counted = Some(bytes);
         Ok(())
     }

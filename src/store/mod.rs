@@ -41,12 +41,14 @@ mod sweep;
 mod transaction_block;
 mod transaction_record;
 mod transactions;
+mod writer_thread;
 mod writes;
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -80,6 +82,7 @@ use coverage::{Coverage, CoveredRange};
 use database::{Database, corrupt};
 use generation::Generations;
 use runs::{Run, Runs};
+use writer_thread::WriterThread;
 
 const RAW_DIRECTORY: &str = "raw";
 /// Mode of the data directory: its owner's alone.
@@ -94,7 +97,9 @@ const TOTALS_ROW: &[u8] = b"totals";
 
 /// An open store: the only process on its directory, as long as it lives.
 pub struct Store {
-    database: Database,
+    /// Ends before the database is closed.
+    writer_thread: WriterThread,
+    database: Arc<Database>,
     indexes: Indexes,
     network: Network,
     directory: PathBuf,
@@ -189,7 +194,9 @@ impl Store {
         let totals = Totals::load(&database)?;
         // What RocksDB found in its log it has moved into tables, which are on disk.
         database.acknowledge(last_ingested(&coverage));
+        let database = Arc::new(database);
         let store = Self {
+            writer_thread: WriterThread::start(&database)?,
             database,
             indexes,
             network,

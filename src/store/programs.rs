@@ -66,7 +66,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut changes = ProgramChanges { batch: self.database.batch() };
         change(&mut changes)?;
-        self.database.write_synced(changes.batch)
+        let batch = changes.batch.detach();
+        self.writer_thread.run(move |database| database.write_synced(database.attach(batch)))
     }
 
     /// All manifests, by number.
