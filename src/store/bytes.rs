@@ -60,6 +60,11 @@ impl<'a> Reader<'a> {
         usize::try_from(self.varint()?).map_err(|_| Malformed)
     }
 
+    /// Whether nothing is left.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest
     }

@@ -1,5 +1,6 @@
 //! The open RocksDB: options, typed reads, errors. Knows families and keys, not what they mean.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,6 +45,8 @@ const INDEX_BLOCK_BYTES: usize = 8 << 10;
 /// An open database with all families.
 pub(super) struct Database {
     db: DB,
+    /// Names of the families that are not of this store but of consumers of its feed.
+    foreign: Vec<String>,
     cache: Cache,
     event_blocks: BlockCache,
     faults: Faults,
@@ -57,13 +60,31 @@ pub(super) struct Snapshot<'a> {
 }
 
 impl Database {
-    /// Opens or creates the database in a directory.
-    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+    /// Opens or creates the database in a directory, with these families of consumers and those that are
+    /// there already.
+    pub(super) fn open(path: &Path, consumers: &[String]) -> Result<Self, StoreError> {
         let cache = Cache::new_hyper_clock_cache(BLOCK_CACHE_BYTES, CHARGE_ESTIMATED_BY_CACHE);
-        let families =
-            Family::ALL.map(|f| ColumnFamilyDescriptor::new(f.name(), family_options(f, &cache)));
-        let db = DB::open_cf_descriptors(&database_options(), path, families)?;
-        Ok(Self { db, cache, event_blocks: BlockCache::new(), faults: Faults::default() })
+        let options = database_options();
+        let there =
+            if path.join("CURRENT").exists() { DB::list_cf(&options, path)? } else { vec![] };
+        let is_own = |name: &String| {
+            name == rocksdb::DEFAULT_COLUMN_FAMILY_NAME
+                || Family::ALL.iter().any(|family| family.name() == name)
+        };
+        let foreign: BTreeSet<String> = there
+            .into_iter()
+            .chain(consumers.iter().cloned())
+            .filter(|name| !is_own(name))
+            .collect();
+        let own = Family::ALL.iter().map(|family| (family.name(), *family));
+        // They are indexes, as far as is known of them here.
+        let others = foreign.iter().map(|name| (name.as_str(), Family::Rows));
+        let families = own
+            .chain(others)
+            .map(|(name, like)| ColumnFamilyDescriptor::new(name, family_options(like, &cache)));
+        let db = DB::open_cf_descriptors(&options, path, families)?;
+        let foreign = foreign.into_iter().collect();
+        Ok(Self { db, foreign, cache, event_blocks: BlockCache::new(), faults: Faults::default() })
     }
 
     /// Opens a database that is there already, without changing it. What only its log holds is read
@@ -78,7 +99,8 @@ impl Database {
             ColumnFamilyDescriptor::new(family.name(), family_options(family, &cache))
         });
         let db = DB::open_cf_descriptors_read_only(&options, path, families, false)?;
-        Ok(Self { db, cache, event_blocks: BlockCache::new(), faults: Faults::default() })
+        let foreign = Vec::new();
+        Ok(Self { db, foreign, cache, event_blocks: BlockCache::new(), faults: Faults::default() })
     }
 
     /// Whether every family is there: one that is opened to be read may lack some.
@@ -93,6 +115,14 @@ impl Database {
 
     fn handle(&self, family: Family) -> Result<&ColumnFamily, StoreError> {
         self.db.cf_handle(family.name()).ok_or(StoreError::MissingFamily(family.name()))
+    }
+
+    fn foreign(&self, name: &str) -> Result<&ColumnFamily, StoreError> {
+        let unknown = || StoreError::UnknownFamily(name.to_owned());
+        self.db
+            .cf_handle(name)
+            .filter(|_| self.foreign.iter().any(|it| it == name))
+            .ok_or_else(unknown)
     }
 
     pub(super) fn get(
@@ -179,8 +209,7 @@ impl Database {
 
     /// Makes everything written so far durable.
     pub(super) fn flush(&self) -> Result<(), StoreError> {
-        let families = Family::ALL.map(|family| self.handle(family));
-        let families = families.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let families: Vec<_> = self.all()?.into_iter().map(|(_, handle)| handle).collect();
         let options = rocksdb::FlushOptions::default();
         self.faults.write(WriteKind::Flush, || Ok(self.db.flush_cfs_opt(&families, &options)?))
     }
@@ -190,9 +219,18 @@ impl Database {
         &self.faults
     }
 
-    /// Sorts a family into its final form.
-    pub(super) fn compact(&self, family: Family) -> Result<(), StoreError> {
-        self.db.compact_range_cf(self.handle(family)?, None::<&[u8]>, None::<&[u8]>);
+    /// All families with their names, those of consumers among them.
+    fn all(&self) -> Result<Vec<(&str, &ColumnFamily)>, StoreError> {
+        let own = Family::ALL.iter().map(|family| Ok((family.name(), self.handle(*family)?)));
+        let foreign = self.foreign.iter().map(|name| Ok((name.as_str(), self.foreign(name)?)));
+        own.chain(foreign).collect()
+    }
+
+    /// Sorts all families into their final form.
+    pub(super) fn compact_all(&self) -> Result<(), StoreError> {
+        for (_, handle) in self.all()? {
+            self.db.compact_range_cf(handle, None::<&[u8]>, None::<&[u8]>);
+        }
         Ok(())
     }
 
@@ -207,13 +245,14 @@ impl Database {
         Ok(self.db.delete_file_in_range_cf(self.handle(family)?, first, last)?)
     }
 
-    /// Bytes of a family on disk.
-    pub(super) fn size_on_disk(&self, family: Family) -> Result<u64, StoreError> {
-        let size = self.db.property_int_value_cf(
-            self.handle(family)?,
-            rocksdb::properties::TOTAL_SST_FILES_SIZE,
-        )?;
-        Ok(size.unwrap_or(0))
+    /// Bytes of each family on disk.
+    pub(super) fn sizes_on_disk(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        let sizes = self.all()?.into_iter().map(|(name, handle)| {
+            let total = rocksdb::properties::TOTAL_SST_FILES_SIZE;
+            let size = self.db.property_int_value_cf(handle, total)?;
+            Ok((name.to_owned(), size.unwrap_or(0)))
+        });
+        sizes.collect()
     }
 
     /// To be called with the event blocks that a written batch removed.
@@ -234,6 +273,21 @@ impl Snapshot<'_> {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
         Ok(self.snapshot.get_pinned_cf(self.database.handle(family)?, key)?)
+    }
+
+    /// A row of a consumer's family.
+    pub(super) fn get_foreign(
+        &self,
+        family: &str,
+        key: &[u8],
+    ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
+        Ok(self.snapshot.get_pinned_cf(self.database.foreign(family)?, key)?)
+    }
+
+    /// Rows of a consumer's family.
+    pub(super) fn foreign_rows(&self, family: &str) -> Result<DBRawIterator<'_>, StoreError> {
+        let handle = self.database.foreign(family)?;
+        Ok(self.snapshot.raw_iterator_cf_opt(handle, in_order()))
     }
 
     /// The event block that begins with an event, if it is stored.
@@ -326,6 +380,33 @@ impl<'a> Batch<'a> {
         self.batch.delete_range_cf(handle, from, to);
         Ok(())
     }
+
+    /// Puts a row into a consumer's family, or deletes it.
+    pub(super) fn change_foreign(
+        &mut self,
+        family: &str,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), StoreError> {
+        let handle = self.database.foreign(family)?;
+        match value {
+            Some(value) => self.batch.put_cf(handle, key, value),
+            None => self.batch.delete_cf(handle, key),
+        }
+        Ok(())
+    }
+
+    /// Deletes the keys of a consumer's family from `from` up to but without `to`.
+    pub(super) fn delete_foreign_range(
+        &mut self,
+        family: &str,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<(), StoreError> {
+        let handle = self.database.foreign(family)?;
+        self.batch.delete_range_cf(handle, from, to);
+        Ok(())
+    }
 }
 
 /// Reads whatever there is, also where a filter could say that a prefix is not there.
@@ -374,7 +455,9 @@ fn family_options(family: Family, cache: &Cache) -> Options {
         | Family::Ledgers
         | Family::Programs
         | Family::ProgramProgress
-        | Family::ProgramQueue => {
+        | Family::ProgramQueue
+        | Family::Consumers
+        | Family::Listings => {
             options.set_compression_type(DBCompressionType::None);
             options.set_write_buffer_size(8 << 20);
         }

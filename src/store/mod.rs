@@ -17,6 +17,7 @@ mod entries;
 mod error;
 mod events;
 mod faults;
+mod feed;
 mod format;
 mod generation;
 mod index_rows;
@@ -25,6 +26,7 @@ mod intervals;
 mod known_entries;
 mod ledger_batch;
 mod ledgers;
+mod listings;
 mod log_files;
 mod lookup;
 mod positions;
@@ -55,13 +57,17 @@ pub use digest::Digest;
 pub use entries::EntryReader;
 pub use error::StoreError;
 pub use faults::{Fault, Faults, WriteKind};
+pub use feed::{
+    Arrival, Begins, Consumed, ConsumerEffects, ConsumerSpec, ConsumerStatus, ConsumerView,
+    FedLedger, LedgerConsumer, Needs, RebuildProgress,
+};
 pub use format::{FORMAT, FormatVersion};
 pub use generation::Generation;
 pub use indexed_as::IndexedAs;
 pub use known_entries::KnownEntry;
 pub use ledgers::{LedgerCounts, LedgerRow};
 pub use prepare::{IndexOptions, PreparedLedger};
-pub use programs::{ProgramChanges, Queued, WaitingRun};
+pub use programs::{ProgramChanges, WaitingRun, consumer_name as program_consumer};
 pub use query::{
     Bounds, EventQuery, EventRecord, Interrupted, QueryCost, StoreEnds, StoreStatus, TopicFilter,
     TransactionPosition, TransactionQuery, TransactionRecord, Walked,
@@ -75,7 +81,9 @@ use columns::{Family, Key, LedgerKey, RunKey};
 use commit::last_ingested;
 use coverage::{Coverage, CoveredRange};
 use database::{Database, corrupt};
+use feed::{Consumers, Listener};
 use generation::Generations;
+use listings::Listings;
 use runs::{Run, Runs};
 
 const RAW_DIRECTORY: &str = "raw";
@@ -99,6 +107,10 @@ pub struct Store {
     /// changed since. Taken before `writer`.
     pruning: Mutex<()>,
     writer: Mutex<Writer>,
+    /// How far consumers of the feed have got. Taken after `writer` and before `coverage`.
+    consumers: Mutex<Consumers>,
+    /// Who is told of new ledgers.
+    listeners: Mutex<Vec<Listener>>,
     totals: RwLock<Totals>,
     generations: Generations,
     acknowledged: Acknowledged,
@@ -111,8 +123,6 @@ pub struct Store {
 struct Writer {
     /// Whether ledgers were written without a log since the last flush.
     unlogged: bool,
-    /// Whether new ledgers are queued for programs.
-    queue: bool,
     /// Whether a write of ledgers or totals failed, which may have been made all the same: what is in
     /// memory is read back before the next one.
     in_doubt: bool,
@@ -144,6 +154,19 @@ impl Store {
     /// holds another network, [`StoreError::Format`] when another version wrote it,
     /// [`StoreError::Damaged`] or [`StoreError::Lost`] when what was acknowledged is not all there.
     pub fn open(directory: &Path, network: Option<&Network>) -> Result<Self, StoreError> {
+        Self::open_with(directory, network, &[])
+    }
+
+    /// The same with consumers of the feed. Those whose families are there already and that are not named
+    /// here take no ledgers.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(
+        directory: &Path,
+        network: Option<&Network>,
+        consumers: &[ConsumerSpec],
+    ) -> Result<Self, StoreError> {
         let io = |source| StoreError::Io { path: directory.to_owned(), source };
         if network.is_none() && !directory.join(RAW_DIRECTORY).exists() {
             return Err(StoreError::Empty(directory.to_owned()));
@@ -151,23 +174,26 @@ impl Store {
         DirBuilder::new().recursive(true).mode(PRIVATE).create(directory).map_err(io)?;
         let lock = lock(directory)?;
         make_private(directory, &lock);
-        Self::open_locked(directory, network, lock).map_err(|error| error.while_reading(directory))
+        let opened = Self::open_locked(directory, network, consumers, lock);
+        opened.map_err(|error| error.while_reading(directory))
     }
 
     fn open_locked(
         directory: &Path,
         network: Option<&Network>,
+        consumers: &[ConsumerSpec],
         lock: File,
     ) -> Result<Self, StoreError> {
         let raw = directory.join(RAW_DIRECTORY);
         let acknowledged = Acknowledged::open(directory)?;
         log_files::make_ready(&raw, acknowledged.promise())?;
-        let database = Database::open(&raw)?;
+        let database = Database::open(&raw, &feed::families(consumers))?;
         acknowledged.check(directory, database.sequence())?;
         format::bring_up_to_date(&database)?;
         let network = settle_network(&database, directory, network)?;
         let coverage = load_coverage(&database)?;
         let totals = Totals::load(&database)?;
+        let consumers = Consumers::load(&database, consumers, coverage.places())?;
         // What RocksDB found in its log it has moved into tables, which are on disk.
         acknowledged.is_now(database.sequence(), last_ingested(&coverage));
         let store = Self {
@@ -177,6 +203,8 @@ impl Store {
             coverage: RwLock::new(coverage),
             pruning: Mutex::default(),
             writer: Mutex::default(),
+            consumers: Mutex::new(consumers),
+            listeners: Mutex::default(),
             totals: RwLock::new(totals),
             generations: Generations::default(),
             acknowledged,
@@ -265,8 +293,8 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
-    pub fn sizes(&self) -> Result<BTreeMap<&'static str, u64>, StoreError> {
-        Family::ALL.iter().map(|f| Ok((f.name(), self.database.size_on_disk(*f)?))).collect()
+    pub fn sizes(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        self.database.sizes_on_disk()
     }
 
     /// Bytes of memory that decompressed blocks take now.
@@ -281,7 +309,7 @@ impl Store {
     pub fn compact(&self) -> Result<(), StoreError> {
         self.flush()?;
         self.database.flush()?;
-        Family::ALL.iter().try_for_each(|family| self.database.compact(*family))
+        self.database.compact_all()
     }
 }
 
@@ -421,5 +449,5 @@ fn load_coverage(database: &Database) -> Result<Coverage, StoreError> {
         runs.push(Run::decode(value).map_err(corrupt(Family::Runs, key))?);
         Ok(())
     })?;
-    Ok(Coverage::new(ranges, runs))
+    Ok(Coverage::new(ranges, runs, Listings::load(database)?))
 }

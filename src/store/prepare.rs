@@ -2,6 +2,7 @@
 //! ledgers can be prepared at once.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::StoreError;
 use super::block;
@@ -12,6 +13,7 @@ use super::digest::{Digest, LedgerHasher};
 use super::entries::{self, Changed};
 use super::indexed_as::{IndexedAs, Settings};
 use super::ledgers::LedgerCounts;
+use super::listings::Listed;
 use super::lookup::HashRole;
 use super::positions::{EVENTS_PER_BLOCK, Positions};
 use super::query::EventRecord;
@@ -75,6 +77,8 @@ pub struct PreparedLedger {
     pub(super) protocol: u32,
     pub(super) counts: LedgerCounts,
     pub(super) indexed_as: IndexedAs,
+    /// The only contracts that were indexed.
+    pub(super) listed: Listed,
     pub(super) digest: Digest,
     pub(super) raw: Option<Vec<u8>>,
     pub(super) blocks: Vec<PreparedBlock>,
@@ -193,6 +197,7 @@ impl PreparedLedger {
             protocol: header.protocol,
             counts,
             indexed_as: IndexedAs::from(options),
+            listed: options.contracts.clone().map(Arc::new),
             digest: digest(ledger, &wanted),
             raw,
             blocks: wanted

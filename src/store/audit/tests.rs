@@ -144,6 +144,7 @@ fn what_retention_removed_is_unchecked_and_no_damage() {
         raw_ledgers: Some(raw),
         events: Some(events),
         transactions: Some(transactions),
+        wait_for_consumers: 0,
     };
     let sound = |store: Store, unchecked: &dyn Fn(&Audit) -> bool| {
         drop(store);
@@ -539,7 +540,7 @@ fn copy(from: &Path, to: &Path) {
 fn damaged(sound: &Path, damage: Damage) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     copy(sound, directory.path());
-    let database = Database::open(&directory.path().join(RAW_DIRECTORY)).unwrap();
+    let database = Database::open(&directory.path().join(RAW_DIRECTORY), &[]).unwrap();
     let mut batch = database.batch();
     damage(&database, &mut batch);
     database.write_synced(batch).unwrap();

@@ -149,21 +149,21 @@ fn neighbours_are_found_on_both_sides() {
 fn an_older_store_gets_the_same_rows() {
     let directory = tempfile::tempdir().unwrap();
     drop(stored(directory.path(), 2..=LEDGERS + 1));
-    let expected = rows_of(&Database::open(&raw(directory.path())).unwrap());
+    let expected = rows_of(&Database::open(&raw(directory.path()), &[]).unwrap());
     assert!(expected.len() > 100, "{}", expected.len());
     for with_families in [false, true] {
         make_old(directory.path(), with_families);
         let refused = audit(directory.path(), None, &|_| {}).unwrap_err();
         assert!(matches!(refused, StoreError::NotUpgraded { .. }), "{refused}");
         drop(Store::open(directory.path(), None).unwrap());
-        assert_eq!(rows_of(&Database::open(&raw(directory.path())).unwrap()), expected);
+        assert_eq!(rows_of(&Database::open(&raw(directory.path()), &[]).unwrap()), expected);
         sound(directory.path());
     }
 }
 
 /// Makes it a store of format 2.0, as that version left it, or as one that was being upgraded.
 fn make_old(directory: &Path, with_families: bool) {
-    let database = Database::open(&raw(directory)).unwrap();
+    let database = Database::open(&raw(directory), &[]).unwrap();
     let mut batch = database.batch();
     batch.put_raw(Family::Meta, FORMAT_ROW, &[0, 2, 0, 0]).unwrap();
     database.write_synced(batch).unwrap();
@@ -190,7 +190,7 @@ fn retention_takes_the_rows_with_the_transactions() {
     assert_eq!(store.entry_reader(LedgerSeq(20)).unwrap().complete(), None);
     drop(store);
     sound(directory.path());
-    let left = rows_of(&Database::open(&raw(directory.path())).unwrap());
+    let left = rows_of(&Database::open(&raw(directory.path()), &[]).unwrap());
     let positions = changes().into_values().flatten().filter(|at| kept.contains(at.ledger));
     assert!(!left.is_empty() && left.len() <= positions.count());
 }
@@ -213,7 +213,7 @@ fn only_what_is_wholly_stored_is_complete() {
 fn damaged(sound: &Path, damage: impl Fn(&Database, &Rows)) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     copy(sound, directory.path());
-    let database = Database::open(&raw(directory.path())).unwrap();
+    let database = Database::open(&raw(directory.path()), &[]).unwrap();
     damage(&database, &rows_of(&database));
     directory
 }

@@ -1,6 +1,7 @@
 //! Every change of the layout since the first, one file each.
 
 mod entries;
+mod feed;
 
 use super::super::StoreError;
 use super::super::database::Database;
@@ -15,4 +16,4 @@ pub(super) struct Migration {
 }
 
 /// All steps.
-pub(super) const ALL: &[Migration] = &[entries::MIGRATION];
+pub(super) const ALL: &[Migration] = &[entries::MIGRATION, feed::MIGRATION];

@@ -17,7 +17,7 @@ fn drifted_totals_are_no_damage_and_are_put_right() {
         for by_an_earlier_version in [false, true] {
             let directory = tempfile::tempdir().unwrap();
             copy(sound.path(), directory.path());
-            let database = Database::open(&directory.path().join(RAW_DIRECTORY)).unwrap();
+            let database = Database::open(&directory.path().join(RAW_DIRECTORY), &[]).unwrap();
             let mut batch = database.batch();
             let mut totals = Totals::load(&database).unwrap();
             let exact = totals;
