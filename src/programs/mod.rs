@@ -253,6 +253,10 @@ impl Programs {
                 tracing::error!("a thread of the programs had panicked");
             }
         }
+        // Ledgers in which there was nothing to do are not looked at again after the next start.
+        if let Err(error) = self.store.write_cursors() {
+            tracing::warn!("how far programs have got could not be written: {error}");
+        }
     }
 
     /// Checks a module, makes it ready to run, and registers it. Ledgers stored from now on are for it.

@@ -13,7 +13,6 @@ use orrery::store::{
     Begins, Committed, Consumed, ConsumerSpec, Durability, EventQuery, Fault, IndexOptions, Needs,
     PreparedLedger, Retention, Store, StoreError, TopicFilter, TransactionQuery, WriteKind, audit,
 };
-use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;

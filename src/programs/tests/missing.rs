@@ -136,12 +136,14 @@ fn what_was_stored_for_other_contracts_is_told() {
 }
 
 /// What must be told of a program and of the last order.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Model {
     /// In the order of ingestion, with whether the contract was left out.
     stored: Vec<(u32, bool)>,
     /// Ledgers whose transactions retention has removed.
     removed: BTreeSet<u32>,
+    /// Ledgers with runs that waited for others when something was removed.
+    waited: BTreeSet<u32>,
     /// Ledgers that the program has passed.
     passed: usize,
     running: bool,
@@ -153,6 +155,29 @@ struct History {
     rng: ChaCha8Rng,
     id: ProgramId,
     model: Model,
+    /// What has happened, to be read when something is wrong.
+    log: Vec<String>,
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.log.join("\n"));
+            eprintln!("{:?}", self.model);
+            let cell = self.scene.registry.get(self.id).unwrap();
+            let cell = cell.cell.lock();
+            eprintln!("{:?} waiting {:?}", cell.progress, cell.waiting.positions());
+            for (ledger, _) in &self.model.stored {
+                let ledger = LedgerSeq(*ledger);
+                eprintln!(
+                    "{ledger}: out {:?} whole {:?} stored {:?}",
+                    self.scene.store.leaves_out(ledger, &[market()], None),
+                    self.scene.store.has_all_transactions(ledger),
+                    self.scene.store.ledger(ledger).unwrap().unwrap().counts.stored_transactions
+                );
+            }
+        }
+    }
 }
 
 impl History {
@@ -160,7 +185,8 @@ impl History {
         let scene = scene();
         let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
         let model = Model { running: true, ..Model::default() };
-        Self { scene, rng: ChaCha8Rng::seed_from_u64(seed), id, model }
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        Self { scene, rng, id, model, log: Vec::new() }
     }
 
     fn step(&mut self) {
@@ -173,10 +199,31 @@ impl History {
             }
             7 => self.prune(),
             8 => self.backfill(),
-            _ => self.scene.restart(),
+            _ => {
+                // Else it begins again after the last ledger with runs, and what it had passed since may go
+                // before it comes there.
+                self.scene.store.write_cursors().unwrap();
+                self.scene.restart();
+                self.log.push("restart".to_owned());
+            }
         }
+        self.check();
+    }
+
+    /// What is told is what must be; and, once they are tried again, ledgers of runs that had waited for other
+    /// ledgers until retention took their own.
+    fn check(&mut self) {
         let told = self.scene.status(self.id).missing;
-        assert_eq!(told, self.model.missing);
+        let model = &mut self.model;
+        let (mut kept_back, mut more) = (model.missing.clone(), told.clone());
+        kept_back.remove_all(&told);
+        more.remove_all(&model.missing);
+        assert!(kept_back.is_empty(), "not told: {kept_back:?}");
+        let gone: LedgerSet = set(model.waited.intersection(&model.removed).copied());
+        let mut invented = more;
+        invented.remove_all(&gone);
+        assert!(invented.is_empty(), "told: {invented:?}");
+        model.missing = told;
     }
 
     fn ledgers(&mut self) {
@@ -196,6 +243,7 @@ impl History {
         for ledger in (first..).take(most).filter(|it| missing.contains(it)) {
             self.scene.add_listed(ledger, durability, contracts.clone());
             self.model.stored.push((ledger, left_out));
+            self.log.push(format!("ledger {ledger}, left out {left_out}, {contracts:?}"));
         }
         self.scene.store.flush().unwrap();
     }
@@ -203,6 +251,7 @@ impl History {
     /// The program has all turns that it wants.
     fn settle(&mut self) {
         self.scene.settle();
+        self.log.push(format!("turns, running {}", self.model.running));
         if self.model.running {
             let unseen = &self.model.stored[self.model.passed..];
             let left_out = unseen.iter().filter(|(_, left_out)| *left_out);
@@ -214,14 +263,18 @@ impl History {
     fn prune(&mut self) {
         let kept = self.rng.random_range(1..20);
         let wait = if self.rng.random_bool(0.5) { self.rng.random_range(0..20) } else { 0 };
+        let entry = self.scene.registry.get(self.id).unwrap();
+        let waiting = entry.cell.lock().waiting.positions();
         self.scene.prune(&keep(kept, wait));
-        let Model { stored, removed, passed, running, missing } = &mut self.model;
+        let Model { stored, removed, waited, passed, running, missing } = &mut self.model;
+        waited.extend(waiting.iter().map(|position| position.ledger.0));
         let Some(latest) = stored.iter().map(|(ledger, _)| *ledger).max() else { return };
         let wanted = (latest + 1).saturating_sub(kept);
         let unseen: Vec<u32> = stored[*passed..].iter().map(|(ledger, _)| *ledger).collect();
         let awaited = unseen.iter().filter(|it| **it + wait >= wanted && **it < wanted);
         let awaited = awaited.filter(|it| *running && !missing.contains(LedgerSeq(**it))).min();
         let floor = awaited.copied().unwrap_or(wanted);
+        self.log.push(format!("pruned below {floor}, wanted {wanted}, waited {wait}"));
         missing.insert_all(&set(unseen.into_iter().filter(|it| *it < floor)));
         let rows = stored.iter().filter(|(ledger, _)| *ledger < floor);
         removed.extend(rows.map(|(ledger, _)| *ledger));
@@ -231,6 +284,7 @@ impl History {
         let first = self.rng.random_range(LEDGERS);
         let last = self.rng.random_range(first..=*LEDGERS.end());
         self.scene.begin(self.id, first, last).unwrap();
+        self.log.push(format!("backfill {first} to {last}"));
         self.settle();
         let order = self.scene.order(self.id);
         let expected = set((first..=last).filter(|it| self.is_missing(*it)));
@@ -255,7 +309,7 @@ impl History {
         self.model.running = true;
         self.scene.set_running(self.id, true);
         self.settle();
-        assert_eq!(self.scene.status(self.id).missing, self.model.missing);
+        self.check();
         let place = self.scene.store.cursor(&program_consumer(self.id)).unwrap();
         let seen = self.scene.registry.get(self.id).unwrap().cell.lock().progress.place;
         assert_eq!(seen, self.model.stored.len() as u64);

@@ -44,14 +44,19 @@ impl Store {
             let waits = LedgerRange { first: lowest, last: floor };
             self.first_awaited(waits, needed).unwrap_or(floor)
         };
-        let floors = Floors {
-            raw_ledgers: floor(retention.raw_ledgers, |needs| needs.raw_ledgers),
-            events: floor(retention.events, |needs| needs.events),
-            transactions: floor(retention.transactions, |needs| needs.transactions),
-        };
-        let updates = self.losses(&floors);
-        self.write_consumers(self.database.batch(), updates)?;
-        Ok(Some(floors))
+        loop {
+            let floors = Floors {
+                raw_ledgers: floor(retention.raw_ledgers, |needs| needs.raw_ledgers),
+                events: floor(retention.events, |needs| needs.events),
+                transactions: floor(retention.transactions, |needs| needs.transactions),
+            };
+            let updates = self.losses(&floors);
+            if updates.is_empty() {
+                return Ok(Some(floors));
+            }
+            // Nobody waits any more for what is lost: there may be more to remove of another kind.
+            self.write_consumers(self.database.batch(), updates)?;
+        }
     }
 
     /// The first ledger of a range that an active consumer needs something of and has yet to see.
