@@ -8,6 +8,11 @@ mod common {
 mod faults {
     mod histories;
 }
+mod feed {
+    mod consumers;
+    mod kills;
+    mod losses;
+}
 
 mod indexes {
     mod registered;
@@ -268,7 +273,12 @@ fn any_question_is_answered_as_by_the_model() {
 fn prune(store: &Store, model: &mut Model, rng: &mut ChaCha8Rng) {
     let latest = store.status().latest().unwrap().0;
     let mut kept = || rng.random_bool(0.7).then(|| rng.random_range(1..80u32));
-    let retention = Retention { raw_ledgers: kept(), events: kept(), transactions: kept() };
+    let retention = Retention {
+        raw_ledgers: kept(),
+        events: kept(),
+        transactions: kept(),
+        ..Retention::default()
+    };
     store.flush().unwrap();
     while !store.prune(&retention).unwrap().is_nothing() {}
     let range =

@@ -68,7 +68,7 @@ pub fn run(
     report.add(Row::information(name, "B/event", sides(before, blocks)));
     report.add(Row::new("P6 size / SQLite", "B/event", sides(after, sqlite), P6));
     let parts = store.sizes()?;
-    let part = |family: &&str| format!("{family} {:.1}", parts[family] as f64 / count);
+    let part = |family: &&str| format!("{family} {:.1}", parts[*family] as f64 / count);
     report.note(format!(
         "P5, P6: {count} generated events of {:.0} bytes XDR each; ours counts the files of {} bytes per event, \
          with transaction hashes, close times and positions; transactions and raw ledgers are no part. \
@@ -82,5 +82,5 @@ pub fn run(
 
 fn event_bytes(store: &Store) -> Result<u64, Box<dyn Error>> {
     let sizes = store.sizes()?;
-    Ok(FAMILIES.iter().map(|family| sizes[family]).sum())
+    Ok(FAMILIES.iter().map(|family| sizes[*family]).sum())
 }

@@ -225,6 +225,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         ProgramError::UnknownTransaction(_) => (StatusCode::BAD_REQUEST, "unknown_transaction"),
         ProgramError::Module(_) => (StatusCode::UNPROCESSABLE_ENTITY, "module_refused"),
         ProgramError::Interrupted => (StatusCode::BAD_REQUEST, "client_closed"),
+        ProgramError::NotIndexed(_) => (StatusCode::UNPROCESSABLE_ENTITY, "contract_not_indexed"),
         ProgramError::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
         ProgramError::Query(error) => of_query(error),
         ProgramError::Tables(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),

@@ -11,6 +11,7 @@ mod import;
 mod open;
 mod output;
 mod programs;
+mod rebuild;
 mod remote;
 mod serve;
 mod sql_worker;
@@ -75,6 +76,7 @@ enum Verb {
     Import(import::Import),
     Backfill(backfill::Backfill),
     Token(token::Token),
+    Rebuild(rebuild::Rebuild),
     Status(status::Status),
     Verify(verify::Verify),
     Config(config::Config),
@@ -96,6 +98,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Import(verb) => verb.run(&common),
         Verb::Backfill(verb) => verb.run(&common, &remote),
         Verb::Token(verb) => verb.run(&common),
+        Verb::Rebuild(verb) => verb.run(&common),
         Verb::Status(verb) => verb.run(&common, &remote),
         Verb::Verify(verb) => verb.run(&common),
         Verb::Config(verb) => verb.run(&common),

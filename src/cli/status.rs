@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use clap::Args;
-use orrery::control::StatusReport;
-use orrery::service::unix_now;
+use orrery::control::{ConsumerReport, StatusReport};
+use orrery::service::{lost_ranges, unix_now};
 
 use super::open::{self, Opened};
 use super::remote::Remote;
@@ -93,7 +93,29 @@ fn table(report: &StatusReport, now: u64) -> String {
     }
     row("events", output::count(report.events));
     row("transactions", output::count(report.transactions));
+    for (number, consumer) in report.consumers.iter().enumerate() {
+        let name = if number == 0 { "consumers" } else { "" };
+        row(name, describe(consumer));
+    }
     row("version", format!("{}, store format {}", report.version, report.format_version));
+    text
+}
+
+/// One line about one that follows ledgers.
+fn describe(consumer: &ConsumerReport) -> String {
+    let ConsumerReport { name, active, lag, lost, rebuild } = consumer;
+    let mut text = match (active, lag) {
+        (_, 0) => format!("{name} has seen all ledgers"),
+        (true, _) => format!("{name} is {} ledgers behind", output::count(*lag)),
+        (false, _) => format!("{name} is not active, {} ledgers behind", output::count(*lag)),
+    };
+    if !lost.is_empty() {
+        text.push_str(&format!(", did not see {}", lost_ranges(lost)));
+    }
+    if let Some((done, of)) = rebuild {
+        let (done, of) = (output::count(*done), output::count(*of));
+        text.push_str(&format!(", is being built anew: {done} of {of} ledgers"));
+    }
     text
 }
 
@@ -121,6 +143,15 @@ mod tests {
             latest_close_time: Some(1_000),
             network_latest_ledger: Some(1_001),
             events: 1_234,
+            consumers: vec![
+                ConsumerReport { name: "export".to_owned(), active: true, ..Default::default() },
+                ConsumerReport {
+                    name: "programs/7".to_owned(),
+                    lag: 1_200,
+                    lost: vec![(10, 10), (12, 40)],
+                    ..ConsumerReport::default()
+                },
+            ],
             ..StatusReport::default()
         };
         let table = table(&report, 1_060);
@@ -133,6 +164,8 @@ mod tests {
             "network tip    1001",
             "events         1,234",
             "transactions   0",
+            "consumers      export has seen all ledgers",
+            "               programs/7 is not active, 1,200 ledgers behind, did not see 10, 12–40",
             "version        0.1.0, store format 1.0.0",
         ] {
             assert!(table.lines().any(|found| found == line), "{line} is not in\n{table}");

@@ -98,6 +98,8 @@ pub struct Retention {
     pub events: u32,
     /// Newest ledgers whose transactions are kept; 0 for all.
     pub transactions: u32,
+    /// How many ledgers more are kept while a program, or another consumer, has yet to see them.
+    pub wait_for_consumers: u32,
 }
 
 /// `[source]`
@@ -188,7 +190,13 @@ impl Default for Config {
             index: Index { classic_events: false, fee_events: false, contracts: Vec::new() },
             limits: Limits::default(),
             // A week of the public network, what RPC nodes keep.
-            retention: Retention { raw_ledgers: 120_960, events: 0, transactions: 0 },
+            retention: Retention {
+                raw_ledgers: 120_960,
+                events: 0,
+                transactions: 0,
+                // A day.
+                wait_for_consumers: 17_280,
+            },
             source: Source {
                 kind: SourceKind::Auto,
                 path: String::new(),
@@ -258,6 +266,7 @@ fn expectation(key: &str) -> &'static str {
         "retention.events" | "retention.transactions" => {
             "a number of ledgers from 0 (keep all) to 4294967295"
         }
+        "retention.wait_for_consumers" => "a number of ledgers from 0 (do not wait) to 4294967295",
         "source.kind" => "auto, none, sandbox, lake, rpc or core",
         "source.path" => {
             "a directory or an address, such as \"/srv/lake\" or \"s3://bucket/prefix\""

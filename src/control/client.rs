@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 
 use super::protocol::{self, Greeting, HEADER, Kind};
 use super::{
-    BackfillReport, BackfillRequest, ControlError, NotStored, SocketPath, StatusReport, Stored,
+    BackfillReport, BackfillRequest, ControlError, NotStored, RebuildReport, RebuildRequest,
+    SocketPath, StatusReport, Stored,
 };
 
 /// A service that works answers a greeting at once.
@@ -74,6 +75,11 @@ impl Client {
     /// Begins, ends or asks about the filling of older ledgers.
     pub fn backfill(&mut self, request: &BackfillRequest) -> Result<BackfillReport, ControlError> {
         self.ask(Kind::Backfill, &protocol::encode(request)?, Kind::Backfill)
+    }
+
+    /// Begins to build what a consumer keeps anew, or asks about it.
+    pub fn rebuild(&mut self, request: &RebuildRequest) -> Result<RebuildReport, ControlError> {
+        self.ask(Kind::Rebuild, &protocol::encode(request)?, Kind::Rebuild)
     }
 
     fn ask<T: DeserializeOwned>(

@@ -30,6 +30,48 @@ pub trait Service: Send + Sync + 'static {
 
     /// Begins, ends or tells about the filling of older ledgers. An error is one sentence. May block.
     fn backfill(&self, request: BackfillRequest) -> Result<BackfillReport, String>;
+
+    /// Begins to build what a consumer keeps anew, or tells about it. An error is one sentence. May block.
+    fn rebuild(&self, request: RebuildRequest) -> Result<RebuildReport, String>;
+}
+
+/// What is asked about building what a consumer keeps anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RebuildRequest {
+    /// Name of the consumer.
+    pub name: String,
+    /// Begin, unless it is under way; else only tell.
+    pub begin: bool,
+}
+
+/// How far building what a consumer keeps anew is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RebuildReport {
+    /// Whether it is under way.
+    pub running: bool,
+    /// Ledgers that it has been through.
+    pub done: u64,
+    /// Ledgers that the consumer has been through.
+    pub of: u64,
+    /// Ledgers that are lost to what is read now, as first and last.
+    pub lost: Vec<(u32, u32)>,
+}
+
+/// How a consumer of ledgers is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ConsumerReport {
+    /// Its name; `programs/ID` is an indexing program.
+    pub name: String,
+    /// Whether it takes ledgers now, so that retention waits for it.
+    pub active: bool,
+    /// Stored ledgers that it has yet to see.
+    pub lag: u64,
+    /// Ledgers that it did not see, or not in full, as first and last: retention removed them first, or they
+    /// were stored without what it needs.
+    pub lost: Vec<(u32, u32)>,
+    /// While what it keeps is built anew: ledgers that are done, and of how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild: Option<(u64, u64)>,
 }
 
 /// What is asked about the filling of older ledgers.
@@ -190,6 +232,9 @@ pub struct StatusReport {
     pub events: u64,
     /// Smart-contract transactions stored.
     pub transactions: u64,
+    /// Those that follow ledgers.
+    #[serde(default)]
+    pub consumers: Vec<ConsumerReport>,
     /// The first component that does not work, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<String>,

@@ -41,11 +41,13 @@ pub(super) enum Kind {
     Status = b'?',
     /// Client: [`super::BackfillRequest`]. Service: [`super::BackfillReport`].
     Backfill = b'B',
+    /// Client: [`super::RebuildRequest`]. Service: [`super::RebuildReport`].
+    Rebuild = b'R',
     /// Service: a sentence, UTF-8; it then ends the connection.
     Refused = b'E',
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Greeting,
     Kind::Ledger,
     Kind::Store,
@@ -53,6 +55,7 @@ const KINDS: [Kind; 8] = [
     Kind::NotStored,
     Kind::Status,
     Kind::Backfill,
+    Kind::Rebuild,
     Kind::Refused,
 ];
 

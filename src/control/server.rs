@@ -146,7 +146,9 @@ impl Conversation {
 
     async fn answer(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), ControlError> {
         match kind {
-            Kind::Ledger | Kind::Store | Kind::Status | Kind::Backfill if !self.greeted => {
+            Kind::Ledger | Kind::Store | Kind::Status | Kind::Backfill | Kind::Rebuild
+                if !self.greeted =>
+            {
                 Err(ControlError::Protocol("the first frame must be a greeting".to_owned()))
             }
             Kind::Greeting => {
@@ -168,6 +170,13 @@ impl Conversation {
                 let report = blocking(move || service.backfill(request)).await?;
                 let report = report.map_err(ControlError::Refused)?;
                 self.send(Kind::Backfill, &protocol::encode(&report)?).await
+            }
+            Kind::Rebuild => {
+                let request = protocol::decode(&payload)?;
+                let service = Arc::clone(&self.service);
+                let report = blocking(move || service.rebuild(request)).await?;
+                let report = report.map_err(ControlError::Refused)?;
+                self.send(Kind::Rebuild, &protocol::encode(&report)?).await
             }
             Kind::Stored | Kind::NotStored | Kind::Refused => {
                 Err(ControlError::Protocol(format!("{kind:?} is not a question")))

@@ -40,6 +40,13 @@ impl Service for Recording {
             BackfillRequest::Status | BackfillRequest::Cancel => Ok(BackfillReport::default()),
         }
     }
+
+    fn rebuild(&self, request: RebuildRequest) -> Result<RebuildReport, String> {
+        match request.name.as_str() {
+            "export" => Ok(RebuildReport { running: request.begin, ..RebuildReport::default() }),
+            name => Err(format!("there is no consumer '{name}'")),
+        }
+    }
 }
 
 /// Runs `client` against a served socket in a directory whose path is longer than a socket's may be.
@@ -189,4 +196,20 @@ impl Service for Unread {
     fn backfill(&self, _: BackfillRequest) -> Result<BackfillReport, String> {
         Ok(BackfillReport::default())
     }
+
+    fn rebuild(&self, _: RebuildRequest) -> Result<RebuildReport, String> {
+        Ok(RebuildReport::default())
+    }
+}
+
+#[test]
+fn a_rebuild_is_begun_and_asked_about() {
+    with_service(|data_dir| {
+        let mut client = Client::connect(data_dir).unwrap().unwrap();
+        let request = |name: &str, begin| RebuildRequest { name: name.to_owned(), begin };
+        assert!(client.rebuild(&request("export", true)).unwrap().running);
+        assert!(!client.rebuild(&request("export", false)).unwrap().running);
+        let refused = client.rebuild(&request("others", true)).unwrap_err();
+        assert_eq!(refused.to_string(), "there is no consumer 'others'");
+    });
 }

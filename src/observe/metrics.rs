@@ -40,6 +40,8 @@ pub struct Metrics {
     source_window_left: IntGauge,
     source_window_alarm: IntGauge,
     refused: IntCounter,
+    consumer_lag: IntGaugeVec,
+    consumer_lost: IntGaugeVec,
     store_bytes: IntGauge,
     cache_bytes: IntGauge,
     http_requests: IntCounterVec,
@@ -106,6 +108,20 @@ impl Metrics {
                 "orrery_ledgers_refused_total",
                 "Ledgers of a source that were not stored, because they do not fit or are not understood",
             )?,
+            consumer_lag: IntGaugeVec::new(
+                Opts::new(
+                    "orrery_consumer_lag_ledgers",
+                    "Stored ledgers that a consumer has yet to see; of programs the slowest that runs",
+                ),
+                &["consumer"],
+            )?,
+            consumer_lost: IntGaugeVec::new(
+                Opts::new(
+                    "orrery_consumer_lost_ledgers",
+                    "Ledgers that a consumer did not see in full; of programs those of all together",
+                ),
+                &["consumer"],
+            )?,
             store_bytes: IntGauge::new("orrery_store_bytes", "Size of the store on the disk")?,
             cache_bytes: IntGauge::new(
                 "orrery_store_cache_bytes",
@@ -157,6 +173,9 @@ impl Metrics {
         self.registry.register(Box::new(self.kept_answers.clone()))?;
         self.registry.register(Box::new(self.source_active.clone()))?;
         self.registry.register(Box::new(self.budget_refused.clone()))?;
+        for gauges in [&self.consumer_lag, &self.consumer_lost] {
+            self.registry.register(Box::new(gauges.clone()))?;
+        }
         for gauges in [&self.budget_most, &self.budget_taken, &self.budget_waiting] {
             self.registry.register(Box::new(gauges.clone()))?;
         }
@@ -230,6 +249,19 @@ impl Metrics {
     fn update_lag(&self) {
         let lag = self.network_latest.get() - self.latest_ledger.get();
         self.source_lag.set(lag.max(0));
+    }
+
+    /// Reports how those are that follow ledgers: of each kind how many ledgers it is behind, and how many
+    /// it has lost.
+    pub fn consumers_are<'a>(&self, kinds: impl Iterator<Item = (&'a str, u64, u64)>) {
+        let number = |of: u64| i64::try_from(of).unwrap_or(i64::MAX);
+        // Those that are gone are not told any more.
+        self.consumer_lag.reset();
+        self.consumer_lost.reset();
+        for (kind, lag, lost) in kinds {
+            self.consumer_lag.with_label_values(&[kind]).set(number(lag));
+            self.consumer_lost.with_label_values(&[kind]).set(number(lost));
+        }
     }
 
     /// Reports the size of the store on the disk.

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 
 /// Where an order stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +13,8 @@ pub enum State {
     Running,
     /// All its ledgers are done.
     Done,
+    /// All its ledgers are done but those that are missing.
+    Incomplete,
     /// Somebody cancelled it.
     Cancelled,
     /// It cannot go on; its message says why.
@@ -25,6 +27,7 @@ impl State {
         match self {
             Self::Running => "running",
             Self::Done => "done",
+            Self::Incomplete => "incomplete",
             Self::Cancelled => "cancelled",
             Self::Stopped => "stopped",
         }
@@ -39,14 +42,18 @@ pub struct Order {
     /// The ledgers that were asked for, up to the newest that was stored then.
     #[serde(with = "range")]
     pub ledgers: LedgerRange,
-    /// The first ledger that is not done; the last one when all are.
+    /// The first ledger that was not looked at; the last one when all were.
     #[serde(with = "sequence")]
     pub next: LedgerSeq,
     /// Where it stands.
     pub state: State,
-    /// Ledgers that were asked for and are not stored: those that were passed over, and those after all
-    /// that were stored when the order came.
+    /// How many ledgers were asked for and could not be run on.
     pub missing: u64,
+    /// Which they are, so far: ledgers that are not stored, or came after all that were stored when the order
+    /// came; of which retention has removed transactions; or of which those of the program's contracts were
+    /// left out. An earlier version only counted them.
+    #[serde(default, with = "ranges", skip_serializing_if = "LedgerSet::is_empty")]
+    pub missing_ledgers: LedgerSet,
     /// Runs.
     pub executions: u64,
     /// Runs that failed.
@@ -70,47 +77,88 @@ impl Order {
     pub(super) fn new(program: ProgramId, asked: LedgerRange, newest: Option<LedgerSeq>) -> Self {
         let last = newest.map_or(asked.first, |newest| newest.max(asked.first)).min(asked.last);
         let ledgers = LedgerRange { first: asked.first, last };
-        let missing = asked.len() - ledgers.len();
-        Self {
+        let mut order = Self {
             program,
             ledgers,
             next: ledgers.first,
             state: State::Running,
-            missing,
+            missing: 0,
+            missing_ledgers: LedgerSet::default(),
             executions: 0,
             errors: 0,
             rows: 0,
             errors_in_a_row: 0,
             part: None,
-            message: (missing > 0)
-                .then(|| format!("{missing} of the ledgers come after the newest that is stored")),
+            message: None,
+        };
+        if let Some(first) = last.next() {
+            order.misses(LedgerRange { first, last: asked.last });
         }
+        let missing = order.missing;
+        order.message = (missing > 0)
+            .then(|| format!("{missing} of the ledgers come after the newest that is stored"));
+        order
     }
 
     /// Ledgers that are done.
     pub fn done(&self) -> u64 {
-        match self.state {
-            State::Done => self.ledgers.len(),
-            _ => u64::from(self.next.0.saturating_sub(self.ledgers.first.0)),
-        }
+        let looked_at = match self.state {
+            State::Done | State::Incomplete => self.ledgers,
+            _ => match self.next.previous() {
+                Some(last) => LedgerRange { first: self.ledgers.first, last },
+                None => return 0,
+            },
+        };
+        looked_at.len().saturating_sub(self.missing_ledgers.within(looked_at).ledgers())
     }
 
-    /// All ledgers before `next` are done.
+    /// These ledgers cannot be run on.
+    pub(super) fn misses(&mut self, ledgers: LedgerRange) {
+        let before = self.missing_ledgers.ledgers();
+        self.missing_ledgers.insert(ledgers);
+        self.missing += self.missing_ledgers.ledgers() - before;
+    }
+
+    /// The ledgers that are done, once the order is over.
+    pub(super) fn seen(&self) -> LedgerSet {
+        let mut seen = LedgerSet::default();
+        if matches!(self.state, State::Done | State::Incomplete) {
+            seen.insert(self.ledgers);
+            seen.remove_all(&self.missing_ledgers);
+        }
+        seen
+    }
+
+    /// All ledgers before `next` were looked at.
     pub(super) fn reached(&mut self, next: Option<LedgerSeq>) {
         self.part = None;
         match next.filter(|next| *next <= self.ledgers.last) {
             Some(next) => self.next = next,
             None => {
                 self.next = self.ledgers.last;
-                self.state = State::Done;
-                self.message = (self.missing > 0).then(|| {
-                    format!(
-                        "{} of the ledgers that were asked for are not stored: fetch them with \
-                         `orrery backfill`, then ask again",
-                        self.missing
-                    )
-                });
+                self.ends();
             }
+        }
+    }
+
+    /// An earlier version called an order done that was not.
+    pub(super) fn revised(mut self) -> Self {
+        if self.state == State::Done && self.missing > 0 {
+            self.state = State::Incomplete;
+        }
+        self
+    }
+
+    fn ends(&mut self) {
+        self.message = None;
+        self.state = State::Done;
+        if self.missing > 0 {
+            self.state = State::Incomplete;
+            self.message = Some(format!(
+                "{} of the ledgers that were asked for are not stored in full: fetch them with \
+                 `orrery backfill`, then ask again",
+                self.missing
+            ));
         }
     }
 }
@@ -126,6 +174,21 @@ mod sequence {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<LedgerSeq, D::Error> {
         u32::deserialize(from).map(LedgerSeq)
+    }
+}
+
+mod ranges {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::domain::{LedgerRange, LedgerSet};
+
+    pub(super) fn serialize<S: Serializer>(set: &LedgerSet, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(set.ranges().iter().map(|range| [range.first.0, range.last.0]))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<LedgerSet, D::Error> {
+        let ranges = Vec::<[u32; 2]>::deserialize(from)?;
+        Ok(ranges.into_iter().map(|[first, last]| LedgerRange::new(first, last)).collect())
     }
 }
 
@@ -168,9 +231,13 @@ mod tests {
         assert_eq!((order.ledgers, order.missing), (LedgerRange::new(5, 9), 100));
         assert!(order.message.as_ref().unwrap().starts_with("100 of the ledgers come after"));
         order.reached(Some(LedgerSeq(10)));
-        let sentence = "100 of the ledgers that were asked for are not stored: fetch them with \
+        let sentence = "100 of the ledgers that were asked for are not stored in full: fetch them with \
                         `orrery backfill`, then ask again";
         assert_eq!(order.message.as_deref(), Some(sentence));
+        assert_eq!((order.state, order.done()), (State::Incomplete, 5));
+        assert_eq!(order.missing_ledgers.ranges(), [LedgerRange::new(10, 109)]);
+        let stored = serde_json::to_vec(&order).unwrap();
+        assert_eq!(serde_json::from_slice::<Order>(&stored).unwrap(), order);
     }
 
     #[test]
@@ -178,7 +245,7 @@ mod tests {
         for newest in [None, NEWEST] {
             let mut order = Order::new(ProgramId(1), LedgerRange::new(50, 149), newest);
             assert_eq!((order.ledgers, order.missing), (LedgerRange::new(50, 50), 99));
-            order.missing += 1;
+            order.misses(order.ledgers);
             order.reached(None);
             assert!(order.message.unwrap().starts_with("100 of the ledgers"));
         }

@@ -32,6 +32,12 @@ pub enum ProgramError {
     /// A contract is registered already.
     #[error("the contract {0} is registered for this program already: leave it out")]
     Registered(ContractId),
+    /// The operator has a list of contracts that are indexed, and this one is not on it.
+    #[error(
+        "the contract {0} is not indexed here, so that a program for it would never run: leave it out, or \
+         ask the operator to add it to index.contracts"
+    )]
+    NotIndexed(ContractId),
     /// A value of the request is malformed: its name, and the rest of a sentence.
     #[error("'{name}' {problem}")]
     Value {

@@ -1,7 +1,6 @@
-//! Programs on new ledgers: takes them off the queue, one program and one ledger at a turn.
+//! Programs on new ledgers: takes them from the feed, one program and one ledger at a turn.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use super::ProgramError;
@@ -14,15 +13,13 @@ use super::registry::{Entry, Registry, put_progress};
 use super::runner::{Effects, RETRY, Runner, WrittenRuns, Wrote};
 use super::trouble::Trouble;
 use super::waiting::Due;
-use crate::domain::ProgramId;
-use crate::store::{Queued, TransactionPosition};
+use crate::domain::{LedgerRange, LedgerSet, ProgramId};
+use crate::store::{FedLedger, TransactionPosition, program_consumer};
 
-/// Queued ledgers that are looked at in one turn.
+/// Ledgers that are looked at in one turn.
 const LOOKED_AT: usize = 256;
 /// Ledgers without runs after which it is written how far a program has got.
 const UNWRITTEN: usize = 1000;
-/// Ledgers with runs after which the queue is cleared of what all programs have seen.
-const CLEARED_AFTER: u32 = 64;
 
 /// Runs programs on new ledgers.
 pub(super) struct Live {
@@ -31,17 +28,15 @@ pub(super) struct Live {
     feeder: Arc<Feeder>,
     begun: Begun,
     trouble: Arc<Trouble>,
-    /// Ledgers with runs so far.
-    done: AtomicU32,
 }
 
 /// What comes next for a program.
 enum Next {
     /// A ledger in which one of its contracts was touched.
-    Ledger(Queued),
+    Ledger(FedLedger),
     /// There are more ledgers to look at, in another turn.
     More,
-    /// It has seen all that is queued.
+    /// It has seen all that is stored.
     Nothing,
 }
 
@@ -62,7 +57,6 @@ impl Live {
             feeder: Arc::clone(feeder),
             begun: Begun::default(),
             trouble: Arc::clone(trouble),
-            done: AtomicU32::new(0),
         }
     }
 
@@ -106,15 +100,15 @@ impl Live {
             return self.stop_full(entry, &manifest);
         }
         let goes_on = |effects: &Effects| {
-            effects.queue > progress.queue && effects.contracts == manifest.contracts
+            effects.place > progress.place && effects.contracts == manifest.contracts
         };
         let effects = match self.begun.take(entry.id, goes_on) {
             Some(begun) => begun,
-            None => match self.next_with_transactions(entry, &manifest, progress.queue)? {
-                Next::Ledger(Queued { number, ledger }) => {
+            None => match self.next_with_transactions(entry, &manifest, progress.place)? {
+                Next::Ledger(FedLedger { place, ledger, .. }) => {
                     let mut effects = Effects::none(&manifest, ledger, RunSource::Live);
-                    effects.queue = number;
-                    let part = progress.part.filter(|part| part.queue == number);
+                    effects.place = place;
+                    let part = progress.part.filter(|part| part.place == place);
                     effects.rest = part
                         .map(|part| TransactionPosition { ledger, application_order: part.from });
                     effects
@@ -126,6 +120,11 @@ impl Live {
         let begun = Instant::now();
         let effects =
             self.runner.run(entry, &manifest.contracts, effects, Some(begun + SHORT_TURN))?;
+        if self.runner.store.is_lost(&program_consumer(entry.id), effects.ledger) {
+            // Retention was here first: what was read may not be all there was.
+            self.passed(entry, &manifest, effects.place, 1, &LedgerSet::default())?;
+            return Ok(Turn::Worked { held_up: held_up(begun) });
+        }
         let turn = Turn::Worked { held_up: held_up(begun) };
         let effects = match effects.rest {
             None => effects,
@@ -134,18 +133,15 @@ impl Live {
                 Some(effects) => effects,
             },
         };
-        let queue = effects.queue;
+        let place = effects.place;
         let wrote = self.runner.write(entry, &effects, |progress, _, _| {
-            progress.part = effects.rest.map(|rest| Part { queue, from: rest.application_order });
+            progress.part = effects.rest.map(|rest| Part { place, from: rest.application_order });
             if progress.part.is_none() {
-                progress.queue = progress.queue.max(queue);
+                progress.place = progress.place.max(place);
             }
             None
         })?;
         self.wrote(&wrote);
-        if self.done.fetch_add(1, Ordering::Relaxed).is_multiple_of(CLEARED_AFTER) {
-            self.registry.unqueue()?;
-        }
         Ok(turn)
     }
 
@@ -162,6 +158,11 @@ impl Live {
         effects.again = Some(due);
         let effects =
             self.runner.run(entry, &manifest.contracts, effects, Some(begun + SHORT_TURN))?;
+        if !effects.whole {
+            // What waited for it may be gone with it.
+            let missing = LedgerRange { first: ledger, last: ledger }.into();
+            self.runner.store.passed(&program_consumer(entry.id), 0, &missing);
+        }
         self.wrote(&self.runner.write(entry, &effects, |_, _, _| None)?);
         Ok(Turn::Worked { held_up: held_up(begun) })
     }
@@ -176,8 +177,7 @@ impl Live {
         }
     }
 
-    /// The next ledger on the queue in which one of the contracts was touched. Those before it are
-    /// done with.
+    /// The next ledger of the feed in which one of the contracts was touched. Those before it are done with.
     fn next_with_transactions(
         &self,
         entry: &Entry,
@@ -185,45 +185,61 @@ impl Live {
         mut after: u64,
     ) -> Result<Next, ProgramError> {
         let store = &self.runner.store;
+        let consumer = program_consumer(entry.id);
         let begun = Instant::now();
         loop {
-            let queued = store.queued_after(after, LOOKED_AT)?;
-            let Some(last) = queued.last().copied() else { return Ok(Next::Nothing) };
-            let queued_len = queued.len();
-            for next in queued {
-                if store.touches(next.ledger, &manifest.contracts)? {
-                    return Ok(Next::Ledger(next));
+            let fed = store.fed_after(after, LOOKED_AT);
+            let Some(last) = fed.last().copied() else { return Ok(Next::Nothing) };
+            let mut missing = LedgerSet::default();
+            for next in &fed {
+                let ledger = next.ledger;
+                // Of one that is lost nothing may be left, or a part.
+                if store.is_lost(&consumer, ledger) {
+                    continue;
+                }
+                if store.touches(ledger, &manifest.contracts)? {
+                    store.passed(&consumer, 0, &missing);
+                    return Ok(Next::Ledger(*next));
+                }
+                if !self.runner.is_whole(ledger, &manifest.contracts)? {
+                    missing.insert(LedgerRange { first: ledger, last: ledger });
                 }
             }
-            after = last.number;
-            if !self.passed(entry, manifest, after, queued_len)? || begun.elapsed() > SHORT_TURN {
+            after = last.place;
+            if !self.passed(entry, manifest, after, fed.len(), &missing)?
+                || begun.elapsed() > SHORT_TURN
+            {
                 return Ok(Next::More);
             }
         }
     }
 
-    /// A program has seen the queue up to a number, and there was nothing for it to do. Says whether that
-    /// is so: contracts may have been registered since.
+    /// A program has seen the feed up to a place, and there was nothing for it to do, or to do with. Says
+    /// whether that is so: contracts may have been registered since.
     pub(super) fn passed(
         &self,
         entry: &Entry,
         seen_with: &Manifest,
-        number: u64,
+        place: u64,
         ledgers: usize,
+        missing: &LedgerSet,
     ) -> Result<bool, ProgramError> {
+        let store = &self.runner.store;
         let mut cell = entry.cell.lock();
-        cell.settle(&self.runner.store)?;
+        cell.settle(store)?;
         if cell.deleted || cell.manifest.contracts != seen_with.contracts {
             return Ok(false);
         }
-        cell.progress.queue = cell.progress.queue.max(number);
+        cell.progress.place = cell.progress.place.max(place);
+        store.passed(&program_consumer(entry.id), cell.progress.place, missing);
         cell.unwritten += ledgers;
         if cell.unwritten >= UNWRITTEN {
             let progress = cell.progress;
-            cell.write(&self.runner.store, |changes| put_progress(changes, entry.id, &progress))?;
+            cell.write(store, |changes| {
+                changes.put_cursor(entry.id, progress.place);
+                put_progress(changes, entry.id, &progress)
+            })?;
             cell.unwritten = 0;
-            drop(cell);
-            self.registry.unqueue()?;
         }
         Ok(true)
     }

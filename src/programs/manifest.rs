@@ -45,8 +45,9 @@ impl Manifest {
 /// How far a program has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Progress {
-    /// Ledgers of the queue up to this number have been seen.
-    pub queue: u64,
+    /// The place in the feed up to which it has seen ledgers: its cursor, which the store keeps.
+    #[serde(skip)]
+    pub place: u64,
     /// Number of the last run with rows.
     pub log: u64,
     /// Number of the last record of a run.
@@ -63,11 +64,11 @@ pub struct Progress {
     pub given_up: u64,
 }
 
-/// What is left of a queued ledger.
+/// What is left of a ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The ledger's number in the queue.
-    pub queue: u64,
+    /// The ledger's place in the feed.
+    pub place: u64,
     /// Application order of the first transaction that is left.
     pub from: u32,
 }

@@ -1,8 +1,7 @@
 //! Custom indexing programs: which there are, how they are run again on what a transaction began
 //! with, and what becomes of what they emit. Knows no HTTP and no SQL.
 //!
-//! A ledger that is stored is queued for programs in the same write ([`crate::store`]). Three threads take
-//! programs by turns ([`lanes`]) and run each on its next ledger ([`runner`]); what the runs leave is
+//! Each program is a consumer of the store's feed ([`crate::store`]). Three threads take programs by turns ([`lanes`]) and run each on its next ledger ([`runner`]); what the runs leave is
 //! written at once, with how far the program has got. Another thread brings rows into the tables
 //! ([`feeder`]), two work off backfills ([`older`]). None of them holds up ingestion.
 
@@ -33,6 +32,7 @@ mod trouble;
 mod turns;
 mod waiting;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -91,12 +91,23 @@ pub struct Settings {
     pub owner_programs: usize,
     /// Other owners' programs that one owner may have subscribed to.
     pub owner_subscriptions: usize,
+    /// The only contracts that are indexed; none when all are.
+    pub indexed: Option<BTreeSet<ContractId>>,
 }
 
 impl Settings {
     /// What a module may ask for before it runs.
     fn check_rules(&self) -> CheckRules {
         CheckRules { memory: self.limits.memory, ..CheckRules::default() }
+    }
+
+    /// Whether all these contracts are indexed: a program for one that is not would never run.
+    fn check_indexed(&self, contracts: &[ContractId]) -> Result<(), ProgramError> {
+        let Some(indexed) = &self.indexed else { return Ok(()) };
+        match contracts.iter().find(|id| !indexed.contains(id)) {
+            Some(id) => Err(ProgramError::NotIndexed(*id)),
+            None => Ok(()),
+        }
     }
 
     /// How large a table may become.
@@ -117,6 +128,7 @@ impl Default for Settings {
             owner_bytes: 10 << 30,
             owner_programs: 20,
             owner_subscriptions: 20,
+            indexed: None,
         }
     }
 }
@@ -241,6 +253,10 @@ impl Programs {
             if thread.join().is_err() {
                 tracing::error!("a thread of the programs had panicked");
             }
+        }
+        // Ledgers in which there was nothing to do are not looked at again after the next start.
+        if let Err(error) = self.store.write_cursors() {
+            tracing::warn!("how far programs have got could not be written: {error}");
         }
     }
 

@@ -20,7 +20,7 @@ use super::runner::{
 };
 use super::trouble::Trouble;
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
-use crate::store::{ProgramChanges, TransactionPosition};
+use crate::store::{ProgramChanges, StoreError, TransactionPosition};
 
 /// How often it is written how far an order has got, when nothing else is.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
@@ -266,13 +266,18 @@ impl Older {
             // Everything up to the next stored ledger is missing.
             let next = self.next_stored(ledger).filter(|next| *next <= order.ledgers.last);
             let end = next.map_or(u64::from(order.ledgers.last.0) + 1, |next| u64::from(next.0));
-            order.missing += end - u64::from(ledger.0);
+            // One more than a sequence number, which has a predecessor.
+            order.misses(LedgerRange::new(ledger, (end - 1) as u32));
             order.reached(next);
             return Ok(true);
         }
         let manifest = entry.cell.lock().manifest.clone();
         if !store.touches(ledger, &manifest.contracts)? {
+            let is_whole = self.runner.is_whole(ledger, &manifest.contracts)?;
             if entry.cell.lock().manifest.contracts == manifest.contracts {
+                if !is_whole {
+                    order.misses(LedgerRange { first: ledger, last: ledger });
+                }
                 order.reached(ledger.next());
             }
             return Ok(true);
@@ -322,16 +327,20 @@ impl Older {
             order.errors_in_a_row = errors_in_a_row(order.errors_in_a_row, executions);
             match effects.rest {
                 Some(rest) => order.part = Some(rest.application_order),
-                None => order.reached(effects.ledger.next()),
+                None => {
+                    if !effects.whole {
+                        order.misses(LedgerRange { first: effects.ledger, last: effects.ledger });
+                    }
+                    order.reached(effects.ledger.next());
+                }
             }
             if order.state == State::Running && order.errors_in_a_row >= MOST_ERRORS_IN_A_ROW {
                 order.state = State::Stopped;
                 order.message = Some(stopped_because(executions));
             }
             let is_wanted = self.orders.lock().of(begun_with).is_some();
-            let stored = is_wanted.then(|| stored_form(&order));
-            moved = stored.is_some().then_some(order);
-            stored
+            moved = is_wanted.then(|| order.clone());
+            is_wanted.then_some(order)
         });
         let mut orders = self.orders.lock();
         if wrote.is_err() {
@@ -370,10 +379,7 @@ impl Older {
         if cell.deleted {
             return Err(ProgramError::Unknown(order.program));
         }
-        let change = |changes: &mut ProgramChanges<'_>| {
-            changes.put_backfill(order.program, &stored_form(order))
-        };
-        let written = self.runner.store.change_programs(change);
+        let written = self.runner.store.change_programs(|changes| put_order(changes, order));
         if written.is_err() {
             orders.in_doubt.insert(order.program);
         }
@@ -384,10 +390,17 @@ impl Older {
 /// The order of a program that is on disk.
 fn stored_order(runner: &Runner, program: ProgramId) -> Result<Option<Order>, ProgramError> {
     let Some(stored) = runner.store.program_backfill(program)? else { return Ok(None) };
-    let order = serde_json::from_slice(&stored);
+    let order = serde_json::from_slice(&stored).map(Order::revised);
     order.map(Some).map_err(|_| ProgramError::Damaged("the backfill of a program"))
 }
 
-fn stored_form(order: &Order) -> Vec<u8> {
-    serde_json::to_vec(order).expect("numbers and texts serialize")
+/// Puts an order in its stored form. Once it is over, the ledgers that it was done with are not missing to
+/// the program any more.
+pub(super) fn put_order(changes: &mut ProgramChanges<'_>, order: &Order) -> Result<(), StoreError> {
+    let seen = order.seen();
+    if !seen.is_empty() {
+        changes.put_seen(order.program, &seen, true);
+    }
+    let json = serde_json::to_vec(order).expect("numbers and texts serialize");
+    changes.put_backfill(order.program, &json)
 }

@@ -15,7 +15,7 @@ use super::manifest::{Manifest, Progress};
 use super::waiting::Waiting;
 use super::{ProgramError, Settings, names};
 use crate::domain::{ContractId, Hash32, Owner, ProgramId};
-use crate::store::{ProgramChanges, Store, StoreError};
+use crate::store::{ProgramChanges, Store, StoreError, program_consumer};
 use crate::tables::schema::ProgramSchema;
 
 /// The row of progress that belongs to no program holds the last number that was given out.
@@ -113,8 +113,13 @@ fn stored_cell(store: &Store, id: ProgramId, manifest: &[u8]) -> Result<Cell, Pr
     let manifest: Manifest = serde_json::from_slice(manifest)
         .map_err(|_| ProgramError::Damaged("the manifest of a program"))?;
     let progress = store.program_progress(id)?;
-    let progress = progress.and_then(|row| serde_json::from_slice(&row).ok());
-    let progress = progress.ok_or(ProgramError::Damaged("the progress of a program"))?;
+    let progress = progress.and_then(|row| serde_json::from_slice::<Progress>(&row).ok());
+    let consumer = program_consumer(id);
+    let (progress, place) = progress
+        .zip(store.cursor(&consumer)?)
+        .ok_or(ProgramError::Damaged("the progress of a program"))?;
+    let progress = Progress { place, ..progress };
+    store.set_active(&consumer, manifest.running);
     let subscribers = match store.program_subscribers(id)? {
         Some(row) => serde_json::from_slice(&row)
             .map_err(|_| ProgramError::Damaged("the list of a program's subscribers"))?,
@@ -164,7 +169,6 @@ impl Registry {
         if let Err(error) = engine.forget_others(&modules.collect()) {
             tracing::warn!("compiled modules that no program needs are left behind: {error}");
         }
-        store.queue_for_programs(!entries.is_empty());
         Ok(Self {
             store,
             engine,
@@ -221,6 +225,7 @@ impl Registry {
         let contracts = names::distinct(deploy.contracts)?;
         self.check_name_is_free(&deploy.project_name)?;
         self.check_count(owner)?;
+        self.settings.check_indexed(&contracts)?;
         let facts = self
             .engine
             .check(&deploy.code, &self.settings.check_rules())
@@ -249,12 +254,12 @@ impl Registry {
             schema,
         };
         // Ledgers that come from here on are for this program.
-        self.store.queue_for_programs(true);
-        let progress = Progress { queue: self.store.queue_position(), ..Progress::default() };
+        let progress = Progress { place: self.store.last_place(), ..Progress::default() };
         let written = self.store.change_programs(|changes| {
             changes.put_module(facts.sha256.as_bytes(), &deploy.code)?;
             put_manifest(changes, &manifest)?;
             put_progress(changes, id, &progress)?;
+            changes.put_cursor(id, progress.place);
             changes.put_progress(LAST_ID_ROW, &id.0.to_be_bytes())
         });
         // A write that failed may have been made: then the program is there after the next start, and now.
@@ -264,8 +269,11 @@ impl Registry {
             let cell = Mutex::new(Cell::new(manifest.clone(), progress));
             let entry = Entry { id, module: OnceLock::from(module.clone()), log_at_start: 0, cell };
             entries.insert(id, Arc::new(entry));
+            let consumer = program_consumer(id);
+            if written.is_ok() || self.store.cursor(&consumer).is_ok() {
+                self.store.set_active(&consumer, true);
+            }
         }
-        self.store.queue_for_programs(!entries.is_empty());
         drop(entries);
         written?;
         // While nothing can be deleted, so that no file is left of a program that is gone.
@@ -331,6 +339,7 @@ impl Registry {
             return Err(ProgramError::Registered(*known));
         }
         names::check_count(cell.manifest.contracts.len() + contracts.len())?;
+        self.settings.check_indexed(&contracts)?;
         self.change_manifest(&mut cell, |manifest| manifest.contracts.extend(contracts))
     }
 
@@ -382,25 +391,7 @@ impl Registry {
 
     /// Forgets a program that is gone from the store.
     pub(super) fn remove(&self, id: ProgramId) {
-        let mut entries = self.entries.write();
-        entries.remove(&id);
-        if entries.is_empty() {
-            self.store.queue_for_programs(false);
-        }
-    }
-
-    /// Takes off the queue what all programs have seen.
-    pub(super) fn unqueue(&self) -> Result<(), ProgramError> {
-        // A program that is being deployed has a place in the queue before it is one of all.
-        let _one_at_a_time = self.deploying.lock();
-        let all = self.all();
-        let seen = all.iter().map(|entry| entry.cell.lock().progress.queue).min();
-        let Some(seen) = seen else { return Ok(()) };
-        let Some(oldest) = self.store.queued_after(0, 1)?.first().copied() else { return Ok(()) };
-        if oldest.number <= seen {
-            self.store.change_programs(|changes| changes.unqueue(seen))?;
-        }
-        Ok(())
+        self.entries.write().remove(&id);
     }
 
     /// Writes a changed manifest, then takes it over.
@@ -428,6 +419,7 @@ impl Registry {
             put_manifest(changes, &manifest)?;
             put_progress(changes, manifest.id, &progress)
         })?;
+        self.store.set_active(&program_consumer(manifest.id), manifest.running);
         cell.manifest = manifest.clone();
         cell.progress = progress;
         Ok(manifest)

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use stellar_xdr::LedgerEntryChanges;
 
 use super::ProgramError;
+use super::backfill::Order;
 use super::engine::{Engine, Invocation, Outcome, Program, Recorded, RunError};
 use super::manifest::{Manifest, Progress};
+use super::older::put_order;
 use super::questions::Questions;
 use super::records::{Execution, LedgerStats, LedgerSums, Likeness, RunSource};
 use super::registry::{Entry, Registry, put_manifest, put_progress};
@@ -21,7 +23,7 @@ use super::{Settings, records};
 use crate::domain::{
     ContractId, Direction, LedgerRange, LedgerSeq, Owner, Page, ProgramId, TxHash,
 };
-use crate::store::{Store, TransactionPosition, TransactionQuery, WaitingRun};
+use crate::store::{Store, TransactionPosition, TransactionQuery, WaitingRun, program_consumer};
 use crate::tables::schema::ProgramSchema;
 
 /// Base reserve of the public networks since 2019, in stroops. A transaction's ledger says what it was,
@@ -48,8 +50,8 @@ pub(super) struct Runner {
 pub(super) struct Effects {
     pub ledger: LedgerSeq,
     pub source: RunSource,
-    /// The ledger's number in the queue; 0 when it is not from there.
-    pub queue: u64,
+    /// The ledger's place in the feed; 0 when it is not from there.
+    pub place: u64,
     /// The contracts that were registered when it was begun.
     pub contracts: Vec<ContractId>,
     pub schema: ProgramSchema,
@@ -60,6 +62,8 @@ pub(super) struct Effects {
     pub stored_from: Option<LedgerSeq>,
     /// The first transaction that is left, when there was no time for it.
     pub rest: Option<TransactionPosition>,
+    /// Whether everything was there that the program is run on, as far as the runs have got.
+    pub whole: bool,
     /// The transactions that are wanted in a trial; without this all of them are.
     pub only: Option<BTreeSet<TxHash>>,
     /// The runs that are made again; without this all are made.
@@ -83,13 +87,14 @@ impl Effects {
         Self {
             ledger,
             source,
-            queue: 0,
+            place: 0,
             contracts: manifest.contracts.clone(),
             schema: manifest.schema.clone(),
             runs: Vec::new(),
             bytes: 0,
             stored_from: None,
             rest: None,
+            whole: false,
             only: None,
             again: None,
         }
@@ -181,7 +186,21 @@ impl Runner {
                 effects.add(run);
             }
         }
+        effects.whole = self.is_whole(effects.ledger, contracts)?;
         Ok(effects)
+    }
+
+    /// Whether everything of a stored ledger is there that a program of these contracts is run on: its
+    /// transactions were not left out when it was stored, and retention has not removed any. What was read
+    /// before this says yes was all there.
+    pub(super) fn is_whole(
+        &self,
+        ledger: LedgerSeq,
+        contracts: &[ContractId],
+    ) -> Result<bool, ProgramError> {
+        let now = self.settings.indexed.as_ref();
+        Ok(!self.store.leaves_out(ledger, contracts, now)?
+            && self.store.has_all_transactions(ledger)?)
     }
 
     fn run_one(
@@ -268,7 +287,7 @@ impl Runner {
         &self,
         entry: &Entry,
         effects: &Effects,
-        also: impl FnOnce(&mut Progress, &WrittenRuns, &[Execution]) -> Option<Vec<u8>>,
+        also: impl FnOnce(&mut Progress, &WrittenRuns, &[Execution]) -> Option<Order>,
     ) -> Result<Wrote, ProgramError> {
         let mut cell = entry.cell.lock();
         cell.settle(&self.store)?;
@@ -298,10 +317,15 @@ impl Runner {
                 records::put_sums(changes, entry.id, stats)?;
             }
             if let Some(order) = &order {
-                changes.put_backfill(entry.id, order)?;
+                put_order(changes, order)?;
             }
             if changed {
                 put_manifest(changes, &manifest)?;
+            }
+            changes.put_cursor(entry.id, progress.place);
+            if effects.place > 0 && effects.rest.is_none() {
+                let ledger = LedgerRange { first: effects.ledger, last: effects.ledger };
+                changes.put_seen(entry.id, &ledger.into(), effects.whole);
             }
             waits.iter().try_for_each(|run| changes.put_waiting_run(entry.id, *run))?;
             over.iter().try_for_each(|position| changes.delete_waiting_run(entry.id, *position))?;
@@ -311,6 +335,7 @@ impl Runner {
         if new.written.stopped {
             let because = manifest.stopped_because.as_deref();
             tracing::warn!(program = %entry.id, because, "a program is no longer run");
+            self.store.set_active(&program_consumer(entry.id), false);
         }
         cell.manifest = manifest;
         cell.progress = progress;

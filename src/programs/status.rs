@@ -3,8 +3,8 @@
 use super::ProgramError;
 use super::records::{self, MOST_EXECUTIONS};
 use super::registry::Entry;
-use crate::domain::{LedgerSeq, ProgramId};
-use crate::store::Store;
+use crate::domain::{LedgerSeq, LedgerSet, ProgramId};
+use crate::store::{Store, program_consumer};
 
 /// How a program is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +30,11 @@ pub struct ProgramStatus {
     pub average_micros: u64,
     /// Newest ledger that it has seen since it was deployed.
     pub last_ledger: Option<LedgerSeq>,
-    /// Stored ledgers that it has yet to see; counted up to a limit.
+    /// Stored ledgers that it has yet to see.
     pub lag: u64,
+    /// Ledgers that it will not see unless a backfill does: retention removed them first, or they were not
+    /// stored in full.
+    pub missing: LedgerSet,
     /// Bytes of its rows.
     pub row_bytes: u64,
     /// Runs for which state was missing, and which are made again when ledgers before theirs are stored.
@@ -39,9 +42,6 @@ pub struct ProgramStatus {
     /// Runs of that kind that were too many to be kept: only a backfill makes them.
     pub runs_given_up: u64,
 }
-
-/// Ledgers that are counted when a program lags behind.
-const MOST_COUNTED: usize = 10_000;
 
 /// How a program is that waits for this, if it waits.
 pub(super) fn of(
@@ -58,11 +58,12 @@ pub(super) fn of(
     let executions = kept.len() as u64;
     let failed = || kept.iter().filter(|it| it.error.is_some());
     let micros: u64 = kept.iter().map(|it| it.micros).sum();
-    let waiting = store.queued_after(progress.queue, MOST_COUNTED)?;
-    let last_ledger = match waiting.first() {
+    let last_ledger = match store.fed_after(progress.place, 1).first() {
         Some(next) => next.ledger.previous(),
         None => store.status().latest(),
     };
+    let cursor = store.consumer(&program_consumer(entry.id));
+    let missing = cursor.map(|cursor| cursor.lost).unwrap_or_default();
     Ok(ProgramStatus {
         id: entry.id,
         running: manifest.running,
@@ -77,7 +78,8 @@ pub(super) fn of(
         errors: failed().count() as u64,
         average_micros: micros.checked_div(executions).unwrap_or(0),
         last_ledger,
-        lag: waiting.len() as u64,
+        lag: store.last_place().saturating_sub(progress.place),
+        missing,
         row_bytes: progress.row_bytes,
         runs_waiting,
         runs_given_up: progress.given_up,

@@ -3,10 +3,11 @@
 
 mod asking;
 mod histories;
+mod missing;
 mod stops;
 mod trials;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -27,7 +28,7 @@ use super::state::Upstream;
 use super::trouble::Trouble;
 use super::{ProgramError, Settings, status};
 use crate::decode::decode;
-use crate::domain::{ContractId, LedgerRange, LedgerSeq, Network, Owner, ProgramId};
+use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Network, Owner, ProgramId};
 use crate::observe::health::{Component, Health};
 use crate::source::sandbox::{Sandbox, SandboxConfig};
 use crate::store::{Durability, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition};
@@ -204,10 +205,21 @@ impl Scene {
 impl Parts {
     /// Stores a ledger.
     fn add(&self, ledger: u32, durability: Durability) {
+        self.add_listed(ledger, durability, None);
+    }
+
+    /// Stores a ledger with what concerns some contracts, or all.
+    fn add_listed(
+        &self,
+        ledger: u32,
+        durability: Durability,
+        contracts: Option<BTreeSet<ContractId>>,
+    ) {
         let xdr = &CHAIN[(ledger - FIRST) as usize];
         let network = network();
         let view = decode(xdr, network.id()).unwrap();
-        let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
+        let options = IndexOptions { contracts, ..IndexOptions::default() };
+        let prepared = PreparedLedger::new(&view, &options).unwrap();
         self.store.commit(prepared, durability).unwrap();
     }
 

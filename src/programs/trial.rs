@@ -16,7 +16,9 @@ use super::rows::RunRows;
 use super::runner::{Effects, Run, Runner};
 use super::transaction::HostCall;
 use super::{ProgramError, names};
-use crate::domain::{ContractId, Emit, LedgerSeq, Owner, Page, ProgramId, TxHash};
+use crate::domain::{
+    ContractId, Emit, LedgerRange, LedgerSeq, LedgerSet, Owner, Page, ProgramId, TxHash,
+};
 use crate::store::{TransactionPosition, TransactionQuery, TransactionRecord};
 use crate::tables::query::Interrupted;
 use crate::tables::schema::{ProgramSchema, TableSchema};
@@ -47,6 +49,9 @@ pub struct Tried {
     pub tables: Value,
     /// The transactions, in chain order.
     pub transactions: Vec<TriedTransaction>,
+    /// Ledgers that were to be looked at and could not be, or not in full: they are not stored, retention has
+    /// removed transactions of them, or transactions of the contracts were left out.
+    pub missing: LedgerSet,
 }
 
 /// A transaction of a trial.
@@ -80,6 +85,9 @@ const ROOM: usize = 16 << 20;
 const LOOKED_AT: usize = 20_000;
 /// Those of them that are looked at at once.
 const PAGE: usize = 200;
+
+/// Ledgers that are checked for being stored in full.
+const LEDGERS_CHECKED: usize = 100_000;
 
 /// Number of a program that is none.
 const NO_PROGRAM: ProgramId = ProgramId(0);
@@ -115,7 +123,7 @@ pub(super) fn run(
         deployed_at: 0,
         schema,
     };
-    let chosen = chosen(runner, &manifest, &on)?;
+    let (chosen, missing) = chosen(runner, &manifest, &on)?;
     let cell = Mutex::new(Cell::new(manifest.clone(), Progress::default()));
     let module = OnceLock::from(module);
     let entry = Entry { id: NO_PROGRAM, module, log_at_start: 0, cell };
@@ -134,7 +142,7 @@ pub(super) fn run(
         transactions.push(TriedTransaction { hash, ledger: position.ledger, run });
     }
     let tables = schema.tables().iter().map(columns).collect();
-    Ok(Tried { tables: Value::Object(tables), transactions })
+    Ok(Tried { tables: Value::Object(tables), transactions, missing })
 }
 
 /// A transaction that a trial is about.
@@ -257,12 +265,12 @@ fn runs(
     Ok(runs)
 }
 
-/// The transactions that a trial is about, in chain order.
+/// The transactions that a trial is about, in chain order, and the ledgers that it could not look at.
 fn chosen(
     runner: &Runner,
     manifest: &Manifest,
     on: &TrialOn,
-) -> Result<BTreeMap<TransactionPosition, Chosen>, ProgramError> {
+) -> Result<(BTreeMap<TransactionPosition, Chosen>, LedgerSet), ProgramError> {
     match on {
         TrialOn::Transactions(wanted) => {
             let mut chosen = BTreeMap::new();
@@ -275,7 +283,7 @@ fn chosen(
                 let (position, choice) = found.ok_or_else(unknown)?;
                 chosen.insert(position, choice?);
             }
-            Ok(chosen)
+            Ok((chosen, LedgerSet::default()))
         }
         TrialOn::Last(wanted) => newest(runner, &manifest.contracts, *wanted),
     }
@@ -285,9 +293,12 @@ fn newest(
     runner: &Runner,
     contracts: &[ContractId],
     wanted: usize,
-) -> Result<BTreeMap<TransactionPosition, Chosen>, ProgramError> {
+) -> Result<(BTreeMap<TransactionPosition, Chosen>, LedgerSet), ProgramError> {
     let mut chosen = BTreeMap::new();
     let mut page = Page::first(PAGE);
+    let ranges = runner.store.status().ranges;
+    // The ledger down to which it has looked.
+    let mut down_to = LedgerSeq(0);
     for _ in 0..LOOKED_AT / PAGE {
         let contracts = contracts.to_vec();
         let query = TransactionQuery { ledgers: None, contracts, page };
@@ -302,12 +313,43 @@ fn newest(
                 chosen.insert(position, choice);
             }
         }
-        if last.is_none() || chosen.len() == wanted {
+        if chosen.len() == wanted {
+            down_to = chosen.keys().next().map_or(down_to, |oldest| oldest.ledger);
             break;
         }
-        page.cursor = last;
+        let Some(last) = last else {
+            down_to = LedgerSeq::FIRST;
+            break;
+        };
+        down_to = last.ledger;
+        page.cursor = Some(last);
     }
-    Ok(chosen)
+    let missing = missing(runner, contracts, &ranges, down_to)?;
+    Ok((chosen, missing))
+}
+
+/// The ledgers from one up to the newest that are not stored in full. There is a limit to what is looked at:
+/// ledgers below it count as missing.
+fn missing(
+    runner: &Runner,
+    contracts: &[ContractId],
+    ranges: &[LedgerRange],
+    down_to: LedgerSeq,
+) -> Result<LedgerSet, ProgramError> {
+    let Some(newest) = ranges.last() else { return Ok(LedgerSet::default()) };
+    let mut missing = LedgerSet::from(LedgerRange { first: down_to, last: newest.last });
+    let mut left = LEDGERS_CHECKED;
+    for range in ranges.iter().rev() {
+        let mut next = Some(range.last);
+        while let Some(ledger) = next.filter(|it| *it >= range.first.max(down_to) && left > 0) {
+            if runner.is_whole(ledger, contracts)? {
+                missing.remove(LedgerRange { first: ledger, last: ledger });
+            }
+            left -= 1;
+            next = ledger.previous();
+        }
+    }
+    Ok(missing)
 }
 
 fn choice(

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::{Backfills, Ledgers};
-use crate::control::{BackfillReport, BackfillRequest, NotStored, Service, StatusReport, Stored};
+use crate::control::{
+    BackfillReport, BackfillRequest, NotStored, RebuildReport, RebuildRequest, Service,
+    StatusReport, Stored,
+};
 
 /// The parts of a service that are reached from outside.
 pub(super) struct Controlled {
@@ -31,5 +34,9 @@ impl Service for Controlled {
                 Ok(self.backfills.report())
             }
         }
+    }
+
+    fn rebuild(&self, request: RebuildRequest) -> Result<RebuildReport, String> {
+        self.ledgers.rebuild(&request.name, request.begin).map_err(|error| error.to_string())
     }
 }

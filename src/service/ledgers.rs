@@ -8,18 +8,18 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::ServiceError;
+use super::{ServiceError, consumers};
 use crate::config::Config;
 use crate::control::{CoveredRange, NotStored, StatusReport, Stored};
-use crate::domain::{LedgerSeq, Network};
+use crate::domain::{ContractId, LedgerSeq, Network};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver};
 use crate::source::core::QueryPort;
 use crate::source::{Origin, RawLedger, records};
 use crate::store::{
-    self, Committed, CoveredLedgers, Durability, FORMAT, IndexOptions, IndexedAs, Retention, Store,
-    StoreError,
+    self, Committed, CoveredLedgers, Durability, Extensions, FORMAT, IndexOptions, IndexedAs,
+    LedgerConsumer, Retention, Store, StoreError,
 };
 
 /// An open data directory with a pipeline into it.
@@ -27,11 +27,11 @@ pub struct Ledgers {
     pipeline: Pipeline,
     /// The same for ledgers whose bytes retention would remove again at once.
     pipeline_without_raw: Pipeline,
+    /// What follows ledgers, beside indexing programs.
+    consumers: Vec<Arc<dyn LedgerConsumer>>,
     retention: Retention,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
-    /// Told of every ledger that is new, once there is somebody to tell.
-    consumer: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Address of the HTTP interface, once there is one.
     listening: OnceLock<SocketAddr>,
     /// Where a stellar-core that this process follows is asked for entries of the ledger.
@@ -44,7 +44,22 @@ impl Ledgers {
     /// # Errors
     /// What the store says.
     pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
-        Self::over(Arc::new(Store::open(&config.data_dir, network)?), config)
+        Self::open_with(config, network, consumers::registered())
+    }
+
+    /// The same with these consumers instead of the program's own.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn open_with(
+        config: &Config,
+        network: Option<&Network>,
+        consumers: Vec<Arc<dyn LedgerConsumer>>,
+    ) -> Result<Self, ServiceError> {
+        let specs = consumers.iter().map(|consumer| consumer.spec()).collect();
+        let extensions = Extensions { consumers: specs, ..Extensions::default() };
+        let store = Arc::new(Store::open_with(&config.data_dir, network, extensions)?);
+        Ok(Self { consumers, ..Self::over(store, config)? })
     }
 
     /// A pipeline into a store that is open already.
@@ -62,10 +77,10 @@ impl Ledgers {
         Ok(Self {
             pipeline: Pipeline::new(Arc::clone(&store), options, Arc::clone(&steps)),
             pipeline_without_raw: Pipeline::new(store, without_raw, steps),
+            consumers: Vec::new(),
             retention: retention(config),
             health: Arc::default(),
             metrics,
-            consumer: OnceLock::new(),
             listening: OnceLock::new(),
             query_port: QueryPort::default(),
         })
@@ -74,6 +89,16 @@ impl Ledgers {
     /// The store.
     pub fn store(&self) -> &Arc<Store> {
         self.pipeline.store()
+    }
+
+    /// What follows ledgers, beside indexing programs.
+    pub(super) fn consumers(&self) -> &[Arc<dyn LedgerConsumer>] {
+        &self.consumers
+    }
+
+    /// Says in metrics and health how those are that follow ledgers.
+    pub fn report_consumers(&self) {
+        consumers::report(self.store(), &self.metrics, &self.health);
     }
 
     /// How the parts of the process are.
@@ -90,12 +115,6 @@ impl Ledgers {
     /// runs it, read by who asks.
     pub fn query_port(&self) -> &QueryPort {
         &self.query_port
-    }
-
-    /// Names who is told of every ledger that is new, from now on. It must not take long.
-    pub fn tell(&self, consumer: impl Fn() + Send + Sync + 'static) {
-        // A process has one.
-        let _ = self.consumer.set(Box::new(consumer));
     }
 
     /// Says where the HTTP interface listens; from then on the status says that a service runs.
@@ -160,9 +179,6 @@ impl Ledgers {
                 let counts = &ingested.counts;
                 let transactions = u64::from(counts.stored_transactions);
                 metrics.ledger_stored(ingested.sequence, counts.events(), transactions);
-                if let Some(consumer) = self.consumer.get() {
-                    consumer();
-                }
             }
             stored(ingested);
             ControlFlow::Continue(())
@@ -211,6 +227,7 @@ impl Ledgers {
             network_latest_ledger: self.health.network_latest().map(|ledger| ledger.0),
             events: status.totals.events,
             transactions: status.totals.transactions,
+            consumers: self.store().consumers().into_iter().map(consumers::describe).collect(),
             down,
         })
     }
@@ -284,12 +301,17 @@ pub(super) fn indexed_as(config: &Config) -> IndexedAs {
     IndexedAs::from(&index_options(config))
 }
 
-fn index_options(config: &Config) -> IndexOptions {
+/// The only contracts that are indexed; none when all are.
+pub(super) fn indexed_contracts(config: &Config) -> Option<BTreeSet<ContractId>> {
     let listed: BTreeSet<_> = config.index.contracts.iter().copied().collect();
+    (!listed.is_empty()).then_some(listed)
+}
+
+fn index_options(config: &Config) -> IndexOptions {
     IndexOptions {
         classic_events: config.index.classic_events,
         fee_events: config.index.fee_events,
-        contracts: (!listed.is_empty()).then_some(listed),
+        contracts: indexed_contracts(config),
         raw_ledgers: config.retention.raw_ledgers > 0,
     }
 }
@@ -301,5 +323,6 @@ fn retention(config: &Config) -> Retention {
         raw_ledgers: Some(config.retention.raw_ledgers),
         events: unless_all(config.retention.events),
         transactions: unless_all(config.retention.transactions),
+        wait_for_consumers: config.retention.wait_for_consumers,
     }
 }

@@ -2,6 +2,7 @@
 //! stops them together. Knows which parts there are, and leaves what they do to them.
 
 mod backfill;
+mod consumers;
 mod controlled;
 mod http_settings;
 mod ingest;
@@ -24,6 +25,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
 pub use backfill::{BackfillError, Backfills, Older, OpenSources, OrderFile};
+pub use consumers::lost_ranges;
 pub use ingest::{Ended, Ingestion};
 pub use ledger_entries::{AskedEntries, EntriesServer};
 pub use ledgers::Ledgers;
@@ -246,6 +248,7 @@ pub async fn run_opened(
     let mut tasks = JoinSet::new();
     tasks.spawn(control.serve(Arc::new(controlled), stop.clone()));
     tasks.spawn(prune_regularly(Arc::clone(&ledgers), stop.clone()));
+    tasks.spawn(consumers::drive(Arc::clone(&ledgers), stop.clone()));
     tasks.spawn(running_programs::prune_records(Arc::clone(&programs), stop.clone()));
     tasks.spawn({
         let stop = stop.clone();
@@ -267,7 +270,7 @@ pub async fn run_opened(
     if served.is_ok() {
         while tasks.join_next().await.is_some() {}
     }
-    // Ledgers at hand are stored by now; what programs have not seen of them is queued.
+    // Ledgers at hand are stored by now; what programs have not seen of them comes after the next start.
     if spawn_blocking(move || programs.stop()).await.is_err() {
         tracing::error!("the programs could not be stopped in order");
     }
@@ -281,7 +284,7 @@ fn dependencies(
     config: &Config,
 ) -> Deps {
     let (rendered, counted) = (Arc::clone(ledgers.metrics()), Arc::clone(ledgers.metrics()));
-    let store = Arc::clone(ledgers.store());
+    let (store, health) = (Arc::clone(ledgers.store()), Arc::clone(ledgers.health()));
     Deps {
         store: Arc::clone(ledgers.store()),
         tokens,
@@ -296,6 +299,7 @@ fn dependencies(
         metrics: Some(Arc::new(move |usages| {
             usages.iter().for_each(|usage| rendered.budget_is(usage));
             rendered.cache_bytes_are(store.cache_bytes());
+            consumers::report(&store, &rendered, &health);
             rendered.render().unwrap_or_else(|error| format!("# {error}\n"))
         })),
         on_request: Some(Arc::new(move |request| {
@@ -353,6 +357,7 @@ async fn prune_regularly(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
         let work = Arc::clone(&ledgers);
         let done = spawn_blocking(move || {
             work.prune()?;
+            work.report_consumers();
             if round % MEASURE_EVERY == 0 { work.measure() } else { Ok(()) }
         });
         let failure = match done.await {

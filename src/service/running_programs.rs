@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::sources::SourcesError;
-use super::{AskedEntries, Ledgers, ServiceError, sources, stopped};
+use super::{AskedEntries, Ledgers, ServiceError, ledgers as data, sources, stopped};
 use crate::auth;
 use crate::config::{self, Config};
 use crate::observe::health::Health;
@@ -51,7 +51,10 @@ pub(super) fn start(
         store,
         tables: tables.clone(),
         health: Arc::clone(ledgers.health()),
-        settings: settings(&config.programs),
+        settings: programs::Settings {
+            indexed: data::indexed_contracts(config),
+            ..settings(&config.programs)
+        },
         upstream,
         clock: Arc::new(unix_now_ms),
         compiler: own,
@@ -60,10 +63,9 @@ pub(super) fn start(
     let (health, allowed) = (Arc::clone(ledgers.health()), config.queries.allow_unconfined);
     thread::spawn(move || report_confinement(&tables, allowed, &health));
     let told = Arc::downgrade(&programs);
-    ledgers.tell(move || {
-        if let Some(programs) = told.upgrade() {
-            programs.ledgers_came();
-        }
+    ledgers.store().listen(move || {
+        let programs = told.upgrade();
+        programs.inspect(|programs| programs.ledgers_came()).is_some()
     });
     Ok(programs)
 }
@@ -138,6 +140,7 @@ fn settings(config: &config::Programs) -> programs::Settings {
         owner_bytes: u64::from(config.owner_mib.get()) << 20,
         owner_programs: size(config.owner_programs),
         owner_subscriptions: size(config.owner_subscriptions),
+        indexed: None,
     }
 }
 

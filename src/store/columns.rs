@@ -42,7 +42,7 @@ pub(super) enum Family {
     Wasm,
     /// Number of a program → how far it has got.
     ProgramProgress,
-    /// Number in the order of ingestion → ledger that programs have yet to see.
+    /// What earlier versions queued for programs; empty.
     ProgramQueue,
     /// Program, position → what a program's run on that transaction emitted.
     Rows,
@@ -52,13 +52,18 @@ pub(super) enum Family {
     Executions,
     /// Program, ledger, source → sums over the runs of that ledger.
     ProgramStats,
+    /// Name of a consumer of the feed → how far it has got, see [`super::feed`].
+    Consumers,
+    /// Place in the order of ingestion → the contracts that ledgers from there on were restricted to,
+    /// see [`super::listings`].
+    Listings,
     /// An index that not every store has, see [`super::Indexes::with`].
     Index(&'static str),
 }
 
 impl Family {
     /// Those of every store.
-    pub(super) const ALL: [Self; 21] = [
+    pub(super) const ALL: [Self; 23] = [
         Self::Meta,
         Self::Ledgers,
         Self::LedgerXdr,
@@ -80,6 +85,8 @@ impl Family {
         Self::RowLog,
         Self::Executions,
         Self::ProgramStats,
+        Self::Consumers,
+        Self::Listings,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -105,6 +112,8 @@ impl Family {
             Self::RowLog => "row_log",
             Self::Executions => "executions",
             Self::ProgramStats => "program_stats",
+            Self::Consumers => "consumers",
+            Self::Listings => "listings",
             Self::Index(name) => name,
         }
     }

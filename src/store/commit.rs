@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::columns::{Family, Key, LedgerKey};
+use super::columns::Family;
 use super::coverage::Coverage;
 use super::database::Batch;
 use super::index_rows::IndexRows;
 use super::prepare::PreparedLedger;
-use super::{Store, StoreError, TOTALS_ROW, Totals, Writer, ledger_batch, load_coverage};
+use super::{Store, StoreError, TOTALS_ROW, Totals, Writer, ledger_batch, listings, load_coverage};
 use crate::domain::LedgerSeq;
 use crate::verify::{Link, verify_link, verify_repeat};
 
@@ -86,14 +86,20 @@ impl Store {
                 }
             }
             if outcomes.last() == Some(&Committed::New) {
-                written = self.stage(&mut staged, ledger, &writer);
+                written = self.stage(&mut staged, ledger);
                 if written.is_err() {
                     break;
                 }
             }
         }
         match written.and_then(|()| self.write(staged, durability, &mut writer)) {
-            Ok(()) => (outcomes, refused),
+            Ok(()) => {
+                drop(writer);
+                if outcomes.contains(&Committed::New) {
+                    self.tell_listeners();
+                }
+                (outcomes, refused)
+            }
             Err(error) => {
                 let stored = outcomes.iter().take_while(|it| **it == Committed::AlreadyStored);
                 let durable = durability == Durability::Deferred || !self.database.has_unlogged();
@@ -132,26 +138,21 @@ impl Store {
         Ok(row.map(|row| Link { sequence, hash: row.hash, previous_hash: row.previous_hash }))
     }
 
-    fn stage(
-        &self,
-        staged: &mut Staged<'_>,
-        ledger: &PreparedLedger,
-        writer: &Writer,
-    ) -> Result<(), StoreError> {
+    fn stage(&self, staged: &mut Staged<'_>, ledger: &PreparedLedger) -> Result<(), StoreError> {
         let Staged { batch, index, coverage, totals, links } = staged;
         if !ledger.rows.are_of(&self.indexes) {
             return Err(StoreError::OtherIndexes);
         }
         let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
         let change = coverage.change(ledger.sequence, ledger.sums());
-        // Every row makes the database's number grow by one, so that no two ledgers get the same.
-        let number = self.database.sequence() + 1 + batch.rows();
         ledger_batch::compose(batch, index, ledger, coverage.next_event(), &change)?;
-        if writer.queue {
-            let ledger = LedgerKey(ledger.sequence).encode();
-            batch.put_raw(Family::ProgramQueue, &number.to_be_bytes(), &ledger)?;
-        }
         coverage.apply(&change);
+        if coverage.listings.is_new(&ledger.listed) {
+            let place = coverage.places();
+            let row = listings::encode(&ledger.listed);
+            batch.put_raw(Family::Listings, &place.to_be_bytes(), &row)?;
+            coverage.listings.push(place, ledger.listed.clone());
+        }
         *totals = totals.with(ledger, newest);
         links.insert(ledger.sequence, ledger.link());
         Ok(())

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use super::bytes::{Malformed, Reader, put_varint};
 use super::digest::Digest;
+use super::feed::FedLedger;
 use super::indexed_as::Settings;
+use super::listings::Listings;
 use super::runs::{Run, Runs, Span};
 use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
@@ -73,6 +75,8 @@ pub(super) struct Coverage {
     /// By first ledger.
     ranges: BTreeMap<LedgerSeq, CoveredRange>,
     runs: Runs,
+    /// To which contracts ledgers were restricted.
+    pub listings: Listings,
 }
 
 /// What one more ledger changes in the families `ranges` and `runs`.
@@ -87,9 +91,9 @@ pub(super) struct CoverageChange {
 }
 
 impl Coverage {
-    pub(super) fn new(ranges: Vec<CoveredRange>, runs: Runs) -> Self {
+    pub(super) fn new(ranges: Vec<CoveredRange>, runs: Runs, listings: Listings) -> Self {
         let ranges = ranges.into_iter().map(|range| (range.ledgers.first, range)).collect();
-        Self { ranges, runs }
+        Self { ranges, runs, listings }
     }
 
     /// Covered ranges in ascending order.
@@ -100,6 +104,26 @@ impl Coverage {
     /// All runs in the order of ingestion.
     pub(super) fn runs(&self) -> &[Run] {
         self.runs.list()
+    }
+
+    /// How many ledgers were ingested: the place of the last one.
+    pub(super) fn places(&self) -> u64 {
+        self.runs.ledgers()
+    }
+
+    /// Ledgers after a place, in the order of ingestion.
+    pub(super) fn fed_after(&self, place: u64) -> impl Iterator<Item = FedLedger> {
+        self.runs.after(place)
+    }
+
+    /// The same as ranges.
+    pub(super) fn ranges_after(&self, place: u64) -> impl Iterator<Item = LedgerRange> {
+        self.runs.ranges_after(place)
+    }
+
+    /// The place of a ledger, if it is stored. Looks at all runs.
+    pub(super) fn place_of(&self, ledger: LedgerSeq) -> Option<u64> {
+        self.runs.place_of(ledger)
     }
 
     /// Newest covered ledger.

@@ -1,6 +1,6 @@
 //! The open RocksDB: options, typed reads, errors. Knows families and keys, not what they mean.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -129,6 +129,14 @@ impl Database {
         self.db.cf_handle(family.name()).ok_or(StoreError::MissingFamily(family.name()))
     }
 
+    fn foreign(&self, name: &str) -> Result<&ColumnFamily, StoreError> {
+        let unknown = || StoreError::UnknownFamily(name.to_owned());
+        self.db
+            .cf_handle(name)
+            .filter(|_| self.families.iter().skip(Family::ALL.len()).any(|it| it == name))
+            .ok_or_else(unknown)
+    }
+
     pub(super) fn get(
         &self,
         family: Family,
@@ -232,9 +240,19 @@ impl Database {
         self.writes.faults()
     }
 
-    /// Sorts a family into its final form.
-    pub(super) fn compact(&self, family: Family) -> Result<(), StoreError> {
-        self.db.compact_range_cf(self.handle(family)?, None::<&[u8]>, None::<&[u8]>);
+    /// All families with their names, those of consumers among them.
+    fn all(&self) -> Result<Vec<(&str, &ColumnFamily)>, StoreError> {
+        let handle = |name: &str| self.db.cf_handle(name);
+        let missing = |name: &str| StoreError::UnknownFamily(name.to_owned());
+        let named = self.families.iter().map(String::as_str);
+        named.map(|name| Ok((name, handle(name).ok_or_else(|| missing(name))?))).collect()
+    }
+
+    /// Sorts all families into their final form.
+    pub(super) fn compact_all(&self) -> Result<(), StoreError> {
+        for (_, handle) in self.all()? {
+            self.db.compact_range_cf(handle, None::<&[u8]>, None::<&[u8]>);
+        }
         Ok(())
     }
 
@@ -249,13 +267,14 @@ impl Database {
         Ok(self.db.delete_file_in_range_cf(self.handle(family)?, first, last)?)
     }
 
-    /// Bytes of a family on disk.
-    pub(super) fn size_on_disk(&self, family: Family) -> Result<u64, StoreError> {
-        let size = self.db.property_int_value_cf(
-            self.handle(family)?,
-            rocksdb::properties::TOTAL_SST_FILES_SIZE,
-        )?;
-        Ok(size.unwrap_or(0))
+    /// Bytes of each family on disk.
+    pub(super) fn sizes_on_disk(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        let sizes = self.all()?.into_iter().map(|(name, handle)| {
+            let total = rocksdb::properties::TOTAL_SST_FILES_SIZE;
+            let size = self.db.property_int_value_cf(handle, total)?;
+            Ok((name.to_owned(), size.unwrap_or(0)))
+        });
+        sizes.collect()
     }
 
     /// To be called with the event blocks that a written batch removed.
@@ -276,6 +295,21 @@ impl Snapshot<'_> {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
         Ok(self.snapshot.get_pinned_cf(self.database.handle(family)?, key)?)
+    }
+
+    /// A row of a consumer's family.
+    pub(super) fn get_foreign(
+        &self,
+        family: &str,
+        key: &[u8],
+    ) -> Result<Option<DBPinnableSlice<'_>>, StoreError> {
+        Ok(self.snapshot.get_pinned_cf(self.database.foreign(family)?, key)?)
+    }
+
+    /// Rows of a consumer's family.
+    pub(super) fn foreign_rows(&self, family: &str) -> Result<DBRawIterator<'_>, StoreError> {
+        let handle = self.database.foreign(family)?;
+        Ok(self.snapshot.raw_iterator_cf_opt(handle, in_order()))
     }
 
     /// The event block that begins with an event, if it is stored.
@@ -394,6 +428,33 @@ impl<'a> Batch<'a> {
         self.batch.delete_range_cf(handle, from, to);
         Ok(())
     }
+
+    /// Puts a row into a consumer's family, or deletes it.
+    pub(super) fn change_foreign(
+        &mut self,
+        family: &str,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), StoreError> {
+        let handle = self.database.foreign(family)?;
+        match value {
+            Some(value) => self.batch.put_cf(handle, key, value),
+            None => self.batch.delete_cf(handle, key),
+        }
+        Ok(())
+    }
+
+    /// Deletes the keys of a consumer's family from `from` up to but without `to`.
+    pub(super) fn delete_foreign_range(
+        &mut self,
+        family: &str,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<(), StoreError> {
+        let handle = self.database.foreign(family)?;
+        self.batch.delete_range_cf(handle, from, to);
+        Ok(())
+    }
 }
 
 /// Reads whatever there is, also where a filter could say that a prefix is not there.
@@ -442,7 +503,9 @@ fn family_options(family: Family, cache: &Cache) -> Options {
         | Family::Ledgers
         | Family::Programs
         | Family::ProgramProgress
-        | Family::ProgramQueue => {
+        | Family::ProgramQueue
+        | Family::Consumers
+        | Family::Listings => {
             options.set_compression_type(DBCompressionType::None);
             options.set_write_buffer_size(8 << 20);
         }

@@ -112,6 +112,12 @@ pub enum StoreError {
     /// A ledger was prepared for a store with other indexes.
     #[error("the ledger was prepared for other indexes than this store has")]
     OtherIndexes,
+    /// A consumer of the feed names a family that is not its own, or that nobody registered.
+    #[error("no consumer has registered the family '{0}'")]
+    UnknownFamily(String),
+    /// Nobody has registered a consumer of this name.
+    #[error("there is no consumer '{0}'")]
+    UnknownConsumer(String),
     /// A record is not what any version writes.
     #[error(
         "the record {key} in '{family}' is damaged: restore a backup, or import the ledgers into a new directory"

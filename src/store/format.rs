@@ -18,11 +18,12 @@ use migrations::Migration;
 ///   ledger on transactions are kept.
 /// - 2.1: which transactions changed which entries of the ledger, and what others said of entries.
 /// - 2.2: close times in milliseconds, where ledgers say them.
+/// - 2.3: consumers of the feed, and the lists of contracts to which ledgers were restricted.
 ///
 /// A new minor version is reached by a migration in place (one file each in `migrations`), which
 /// must leave the same bytes as a store built anew. A new major version is refused: it needs a new
 /// directory.
-pub const FORMAT: FormatVersion = FormatVersion { major: 2, minor: 2 };
+pub const FORMAT: FormatVersion = FormatVersion { major: 2, minor: 3 };
 
 pub(super) const FORMAT_ROW: &[u8] = b"format";
 

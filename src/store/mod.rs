@@ -17,6 +17,7 @@ mod entries;
 mod error;
 mod events;
 mod faults;
+mod feed;
 mod format;
 mod generation;
 mod index_rows;
@@ -26,6 +27,7 @@ mod intervals;
 mod known_entries;
 mod ledger_batch;
 mod ledgers;
+mod listings;
 mod log_files;
 mod positions;
 mod prepare;
@@ -59,6 +61,10 @@ pub use digest::Digest;
 pub use entries::EntryReader;
 pub use error::StoreError;
 pub use faults::{Fault, Faults, WriteKind};
+pub use feed::{
+    Arrival, Begins, Consumed, ConsumerEffects, ConsumerSpec, ConsumerStatus, ConsumerView,
+    FedLedger, LedgerConsumer, Needs, RebuildProgress,
+};
 pub use format::{FORMAT, FormatVersion};
 pub use generation::Generation;
 pub use indexed_as::IndexedAs;
@@ -66,7 +72,7 @@ pub use indexes::{Index, Indexed, IndexedTransaction, Indexes, Tags, Values};
 pub use known_entries::KnownEntry;
 pub use ledgers::{LedgerCounts, LedgerRow};
 pub use prepare::{IndexOptions, PreparedLedger};
-pub use programs::{ProgramChanges, Queued, WaitingRun};
+pub use programs::{ProgramChanges, WaitingRun, consumer_name as program_consumer};
 pub use query::{
     Bounds, EventQuery, EventRecord, Interrupted, QueryCost, StoreEnds, StoreStatus, TopicFilter,
     TransactionPosition, TransactionQuery, TransactionRecord, Walked,
@@ -80,7 +86,9 @@ use columns::{Family, Key, LedgerKey, RunKey};
 use commit::last_ingested;
 use coverage::{Coverage, CoveredRange};
 use database::{Database, corrupt};
+use feed::{Consumers, Listener};
 use generation::Generations;
+use listings::Listings;
 use runs::{Run, Runs};
 use writer_thread::WriterThread;
 
@@ -111,17 +119,27 @@ pub struct Store {
     writer: Mutex<Writer>,
     /// Bytes of `known_entries`, once they were counted. Held while they change.
     known_bytes: Mutex<Option<u64>>,
+    consumers: Arc<Consumers>,
+    /// Who is told of new ledgers.
+    listeners: Mutex<Vec<Listener>>,
     totals: RwLock<Totals>,
     generations: Generations,
     /// Held, not read: the operating system lets it go when the process ends, however it ends.
     _lock: File,
 }
 
+/// What a store has besides what every store has.
+#[derive(Default)]
+pub struct Extensions {
+    /// Indexes.
+    pub indexes: Indexes,
+    /// Consumers of the feed.
+    pub consumers: Vec<ConsumerSpec>,
+}
+
 /// State of the one writer.
 #[derive(Default)]
 struct Writer {
-    /// Whether new ledgers are queued for programs.
-    queue: bool,
     /// Whether a write of ledgers or totals failed, which may have been made all the same: what is in
     /// memory is read back before the next one.
     in_doubt: bool,
@@ -151,18 +169,19 @@ impl Store {
     /// holds another network, [`StoreError::Format`] when another version wrote it,
     /// [`StoreError::Damaged`] or [`StoreError::Lost`] when what was acknowledged is not all there.
     pub fn open(directory: &Path, network: Option<&Network>) -> Result<Self, StoreError> {
-        Self::open_with(directory, network, Indexes::default())
+        Self::open_with(directory, network, Extensions::default())
     }
 
-    /// The same with other indexes than those of every store. One that is new to the directory is filled from
-    /// what is stored.
+    /// The same with indexes and consumers that not every store has. An index that is new to the directory is
+    /// filled from what is stored. Consumers whose families are there already and that are not named here
+    /// take no ledgers.
     ///
     /// # Errors
     /// As [`Self::open`], and [`StoreError::TakenFamily`].
     pub fn open_with(
         directory: &Path,
         network: Option<&Network>,
-        indexes: Indexes,
+        extensions: Extensions,
     ) -> Result<Self, StoreError> {
         let io = |source| StoreError::Io { path: directory.to_owned(), source };
         if network.is_none() && !directory.join(RAW_DIRECTORY).exists() {
@@ -171,27 +190,30 @@ impl Store {
         DirBuilder::new().recursive(true).mode(PRIVATE).create(directory).map_err(io)?;
         let lock = lock(directory)?;
         make_private(directory, &lock);
-        Self::open_locked(directory, network, indexes, lock)
+        Self::open_locked(directory, network, extensions, lock)
             .map_err(|error| error.while_reading(directory))
     }
 
     fn open_locked(
         directory: &Path,
         network: Option<&Network>,
-        indexes: Indexes,
+        Extensions { indexes, consumers }: Extensions,
         lock: File,
     ) -> Result<Self, StoreError> {
         let raw = directory.join(RAW_DIRECTORY);
         let acknowledged = Acknowledged::open(directory)?;
         let promise = acknowledged.promise();
         log_files::make_ready(&raw, promise)?;
-        let database = Database::open_with(&raw, &indexes.foreign_families()?, Some(acknowledged))?;
+        let mut families = indexes.foreign_families()?;
+        families.extend(feed::families(&consumers));
+        let database = Database::open_with(&raw, &families, Some(acknowledged))?;
         acknowledged::check(directory, promise, database.sequence())?;
         format::bring_up_to_date(&database)?;
         indexes::bring_up_to_date(&database, &indexes)?;
         let network = settle_network(&database, directory, network)?;
         let coverage = load_coverage(&database)?;
         let totals = Totals::load(&database)?;
+        let consumers = Consumers::load(&database, &consumers, coverage.places())?;
         // What RocksDB found in its log it has moved into tables, which are on disk.
         database.acknowledge(last_ingested(&coverage));
         let database = Arc::new(database);
@@ -205,6 +227,8 @@ impl Store {
             pruning: Mutex::default(),
             writer: Mutex::default(),
             known_bytes: Mutex::default(),
+            consumers: Arc::new(consumers),
+            listeners: Mutex::default(),
             totals: RwLock::new(totals),
             generations: Generations::default(),
             _lock: lock,
@@ -292,8 +316,8 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
-    pub fn sizes(&self) -> Result<BTreeMap<&'static str, u64>, StoreError> {
-        self.families().map(|f| Ok((f.name(), self.database.size_on_disk(f)?))).collect()
+    pub fn sizes(&self) -> Result<BTreeMap<String, u64>, StoreError> {
+        self.database.sizes_on_disk()
     }
 
     /// Bytes of memory that decompressed blocks take now.
@@ -308,12 +332,7 @@ impl Store {
     pub fn compact(&self) -> Result<(), StoreError> {
         self.flush()?;
         self.database.flush()?;
-        self.families().try_for_each(|family| self.database.compact(family))
-    }
-
-    fn families(&self) -> impl Iterator<Item = Family> {
-        let registered = self.indexes.registered().map(|(_, index)| index.family());
-        Family::ALL.into_iter().chain(registered)
+        self.database.compact_all()
     }
 }
 
@@ -457,5 +476,5 @@ fn load_coverage(database: &Database) -> Result<Coverage, StoreError> {
         runs.push(Run::decode(value).map_err(corrupt(Family::Runs, key))?);
         Ok(())
     })?;
-    Ok(Coverage::new(ranges, runs))
+    Ok(Coverage::new(ranges, runs, Listings::load(database)?))
 }

@@ -2,6 +2,7 @@
 //! ledgers can be prepared at once.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::block;
 use super::compression::{self, Content};
@@ -10,6 +11,7 @@ use super::digest::{Digest, LedgerHasher};
 use super::indexed_as::{IndexedAs, Settings};
 use super::indexes::{EventsOfTransaction, IndexedTransaction, Indexes, Rows};
 use super::ledgers::{LedgerCounts, LedgerRow};
+use super::listings::Listed;
 use super::positions::EVENTS_PER_BLOCK;
 use super::query::EventRecord;
 use super::raw_form;
@@ -65,6 +67,8 @@ pub struct PreparedLedger {
     pub(super) sequence: LedgerSeq,
     /// What is kept for good, but for the id of its first event.
     pub(super) row: LedgerRow,
+    /// The only contracts that were indexed.
+    pub(super) listed: Listed,
     pub(super) raw: Option<Vec<u8>>,
     /// Event blocks: how many events, and the packed form.
     pub(super) blocks: Vec<(u64, Vec<u8>)>,
@@ -137,6 +141,7 @@ impl PreparedLedger {
                 indexed_as: IndexedAs::from(options),
                 digest: digest(ledger, &wanted),
             },
+            listed: options.contracts.clone().map(Arc::new),
             raw,
             blocks,
             transactions: stored_transactions.into_iter().zip(packer.finish()?).collect(),

@@ -7,7 +7,6 @@
 //! | `programs` | program → manifest |
 //! | `wasm` | SHA-256 → module |
 //! | `program_progress` | program → how far it has got; program, `b` → its backfill; program, `s` → its subscribers; program, `w`, position → a run that waits |
-//! | `program_queue` | number in the order of ingestion → ledger that programs have yet to see |
 //! | `rows` | program, position of a transaction → what the run on it emitted |
 //! | `row_log` | program, number → position: the order in which runs with rows were stored |
 //! | `executions` | program, number → record of a run |
@@ -20,12 +19,15 @@ use keys::{
     subscribers_key, waiting_key, waiting_prefix,
 };
 
+use std::collections::BTreeMap;
+
 use super::bytes::Malformed;
 use super::columns::{Family, Key, LedgerKey, TransactionKey};
 use super::database::{Batch, corrupt};
+use super::feed::{Consumer, Known, Needs, Update};
 use super::query::TransactionPosition;
 use super::{Store, StoreError};
-use crate::domain::{Direction, LedgerRange, LedgerSeq, ProgramId};
+use crate::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 
 /// A run of a program that could not be made with what was stored, and is to be made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,26 +38,35 @@ pub struct WaitingRun {
     pub from: LedgerSeq,
 }
 
-/// A ledger that waits to be seen by programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Queued {
-    /// Its place in the order of ingestion; numbers grow and are never given out twice.
-    pub number: u64,
-    /// The ledger.
-    pub ledger: LedgerSeq,
+/// The name under which a program takes ledgers from the feed.
+pub fn consumer_name(program: ProgramId) -> String {
+    format!("programs/{program}")
+}
+
+/// What programs read of ledgers.
+pub(super) fn needs() -> Needs {
+    Needs { transactions: true, ..Needs::default() }
 }
 
 /// Changes that are written together or not at all.
 pub struct ProgramChanges<'a> {
     batch: Batch<'a>,
+    cursors: BTreeMap<ProgramId, CursorChange>,
+}
+
+/// What becomes of how far a program has got in the feed.
+#[derive(Default)]
+struct CursorChange {
+    /// The place up to which it has done its work.
+    place: u64,
+    /// Ledgers that it has seen in full, whatever was said of them before.
+    seen: LedgerSet,
+    /// Ledgers of which it has seen what there is.
+    lost: LedgerSet,
+    deleted: bool,
 }
 
 impl Store {
-    /// Whether ledgers that are stored from now on are queued for programs.
-    pub fn queue_for_programs(&self, wanted: bool) {
-        self.writer.lock().queue = wanted;
-    }
-
     /// Writes what `change` says, on disk when this returns.
     ///
     /// # Errors
@@ -64,10 +75,11 @@ impl Store {
         &self,
         change: impl FnOnce(&mut ProgramChanges<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let mut changes = ProgramChanges { batch: self.database.batch() };
+        let mut changes = ProgramChanges { batch: self.database.batch(), cursors: BTreeMap::new() };
         change(&mut changes)?;
-        let batch = changes.batch.detach();
-        self.writer_thread.run(move |database| database.write_synced(database.attach(batch)))
+        let ProgramChanges { batch, cursors } = changes;
+        self.change_consumers(batch, move |known, _| Ok(Some(cursors_after(known, cursors))))?;
+        Ok(())
     }
 
     /// All manifests, by number.
@@ -149,35 +161,6 @@ impl Store {
     /// What the database says.
     pub fn module(&self, sha256: &[u8; 32]) -> Result<Option<Vec<u8>>, StoreError> {
         Ok(self.database.get(Family::Wasm, sha256)?.map(|row| row.to_vec()))
-    }
-
-    /// The first `most` queued ledgers after a number.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub fn queued_after(&self, number: u64, most: usize) -> Result<Vec<Queued>, StoreError> {
-        let snapshot = self.database.snapshot();
-        let mut rows = snapshot.rows(Family::ProgramQueue)?;
-        rows.seek(number.saturating_add(1).to_be_bytes());
-        let mut found = Vec::new();
-        while found.len() < most
-            && let Some((key, value)) = rows.item()
-        {
-            let number = <[u8; 8]>::try_from(key).ok().map(u64::from_be_bytes);
-            let queued = number
-                .zip(LedgerKey::decode(value))
-                .map(|(number, ledger)| Queued { number, ledger: ledger.0 });
-            found.push(queued.ok_or(Malformed).map_err(corrupt(Family::ProgramQueue, key))?);
-            rows.next();
-        }
-        rows.status()?;
-        Ok(found)
-    }
-
-    /// The number that everything queued so far lies at or below.
-    pub fn queue_position(&self) -> u64 {
-        let _writer = self.writer.lock();
-        self.database.sequence()
     }
 
     /// What a program's run on a transaction emitted.
@@ -284,6 +267,20 @@ impl Store {
     }
 }
 
+fn cursors_after(known: &Known, changes: BTreeMap<ProgramId, CursorChange>) -> Vec<Update> {
+    let changed = changes.into_iter().map(|(program, change)| {
+        let name = consumer_name(program);
+        let CursorChange { place, seen, lost, deleted } = change;
+        let before = known.get(&name).cloned();
+        let mut consumer = before.unwrap_or_else(|| Consumer::new(needs(), place));
+        consumer.place = consumer.place.max(place);
+        consumer.lost.remove_all(&seen);
+        consumer.lost.insert_all(&lost);
+        (name, (!deleted).then_some(consumer))
+    });
+    changed.collect()
+}
+
 impl ProgramChanges<'_> {
     /// Puts a program's manifest.
     pub fn put_program(&mut self, id: ProgramId, manifest: &[u8]) -> Result<(), StoreError> {
@@ -379,16 +376,25 @@ impl ProgramChanges<'_> {
         self.batch.delete_raw(Family::ProgramStats, &stats_key(program, ledger, source))
     }
 
-    /// Takes the queued ledgers up to this number off the queue.
-    pub fn unqueue(&mut self, up_to: u64) -> Result<(), StoreError> {
-        let end = up_to.saturating_add(1).to_be_bytes();
-        self.batch.delete_range(Family::ProgramQueue, &[0; 8], &end)
+    /// Moves a program's cursor to a place of the feed, if it is not there yet. The first time, it begins
+    /// there.
+    pub fn put_cursor(&mut self, id: ProgramId, place: u64) {
+        let change = self.cursors.entry(id).or_default();
+        change.place = change.place.max(place);
+    }
+
+    /// A program has seen ledgers: in full, so that they are not lost to it, or not any more; or what there
+    /// is of them, so that they are.
+    pub fn put_seen(&mut self, id: ProgramId, ledgers: &LedgerSet, in_full: bool) {
+        let change = self.cursors.entry(id).or_default();
+        if in_full { &mut change.seen } else { &mut change.lost }.insert_all(ledgers);
     }
 
     /// Removes a program with its progress, rows and records. Its module is left: another program may
     /// have the same.
     pub fn delete_program(&mut self, id: ProgramId) -> Result<(), StoreError> {
         let key = id.0.to_be_bytes();
+        self.cursors.entry(id).or_default().deleted = true;
         self.batch.delete_raw(Family::Programs, &key)?;
         let end = match id.0.checked_add(1) {
             Some(next) => next.to_be_bytes().to_vec(),

@@ -13,7 +13,7 @@ use super::indexes::{EventsOfTransaction, Rows};
 use super::intervals::Intervals;
 use super::query::TransactionPosition;
 use super::transaction_block::{Row, TransactionBlock};
-use super::{Store, StoreError, TOTALS_ROW, sweep, transaction_record};
+use super::{LedgerRow, Store, StoreError, TOTALS_ROW, Totals, sweep, transaction_record};
 use crate::domain::{EventId, LedgerRange, LedgerSeq, TxHash};
 
 /// Records removed with one write.
@@ -28,6 +28,8 @@ pub struct Retention {
     pub events: Option<u32>,
     /// Smart-contract transactions.
     pub transactions: Option<u32>,
+    /// How many ledgers more are kept while an active consumer of the feed has yet to see them.
+    pub wait_for_consumers: u32,
 }
 
 /// What one step removed.
@@ -58,7 +60,9 @@ pub fn first_kept(kept: Option<u32>, latest: LedgerSeq) -> LedgerSeq {
 }
 
 impl Store {
-    /// Removes one batch of what is too old. Call again until nothing is left. Does nothing while
+    /// Removes one batch of what is too old. Call again until nothing is left. What consumers of the feed have
+    /// yet to see stays, within the bound that `retention` sets; what goes beyond it is noted as lost to them
+    /// first. Does nothing while
     /// an import has ledgers that are not durable yet, and waits for a prune that is under way.
     ///
     /// # Errors
@@ -66,13 +70,14 @@ impl Store {
     pub fn prune(&self, retention: &Retention) -> Result<Pruned, StoreError> {
         let _only = self.pruning.lock();
         let Some(latest) = self.coverage.read().latest() else { return Ok(Pruned::default()) };
-        let raw_ledgers = self.prune_raw(first_kept(retention.raw_ledgers, latest))?;
+        let Some(floors) = self.floors(retention, latest)? else { return Ok(Pruned::default()) };
+        let raw_ledgers = self.prune_raw(floors.raw_ledgers)?;
         let mut round = Round {
             snapshot: self.database.snapshot(),
             batch: self.database.batch(),
             rows: Rows::new(&self.indexes),
-            events_from: first_kept(retention.events, latest),
-            transactions_from: first_kept(retention.transactions, latest),
+            events_from: floors.events,
+            transactions_from: floors.transactions,
             transactions: BTreeSet::new(),
             blocks: Vec::new(),
             events: 0,
@@ -127,6 +132,17 @@ impl Store {
         }
         *self.totals.write() = totals;
         Ok(true)
+    }
+
+    /// The first ledger whose raw form is kept; the one after the newest when there is none.
+    pub(super) fn first_raw(&self) -> Result<LedgerSeq, StoreError> {
+        let snapshot = self.database.snapshot();
+        let mut rows = snapshot.rows(Family::LedgerXdr)?;
+        rows.seek_to_first();
+        let first = rows.key().and_then(LedgerKey::decode).map(|key| key.0);
+        rows.status()?;
+        let after = || self.coverage.read().latest().and_then(LedgerSeq::next);
+        Ok(first.or_else(after).unwrap_or_default())
     }
 
     fn prune_raw(&self, keep_from: LedgerSeq) -> Result<bool, StoreError> {
@@ -200,6 +216,36 @@ struct Round<'a> {
     blocks: Vec<EventId>,
     /// Events in them.
     events: u64,
+}
+
+impl Store {
+    /// Whether all smart-contract transactions that were stored of a ledger are still there, or it had none.
+    /// What was read of them before this says yes was all there.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn has_all_transactions(&self, ledger: LedgerSeq) -> Result<bool, StoreError> {
+        let snapshot = self.database.snapshot();
+        // As the removal itself left it: what is in memory follows a moment later.
+        let totals = snapshot.get(Family::Meta, TOTALS_ROW)?;
+        let totals = totals.map(|bytes| Totals::decode(&bytes)).transpose();
+        let totals = totals.map_err(corrupt(Family::Meta, TOTALS_ROW))?;
+        if totals.is_none_or(|totals| totals.transactions_from <= ledger) {
+            return Ok(true);
+        }
+        let key = LedgerKey(ledger).encode();
+        let Some(row) = snapshot.get(Family::Ledgers, key)? else { return Ok(false) };
+        let row = LedgerRow::decode(&row).map_err(corrupt(Family::Ledgers, key))?;
+        let mut rows = snapshot.rows(Family::Transactions)?;
+        rows.seek(key);
+        let mut left = row.counts.stored_transactions;
+        while left > 0 && rows.key().is_some_and(|found| found.starts_with(&key)) {
+            left -= 1;
+            rows.next();
+        }
+        rows.status()?;
+        Ok(left == 0)
+    }
 }
 
 impl Round<'_> {

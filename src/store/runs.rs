@@ -7,7 +7,8 @@
 //! grows; a node is built once all its runs are final.
 
 use super::bytes::{Malformed, Reader, put_varint};
-use crate::domain::{Direction, EventId, LedgerRange};
+use super::feed::{Arrival, FedLedger};
+use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
 /// Runs or nodes under one node.
 const FAN: usize = 32;
@@ -63,11 +64,69 @@ pub(super) struct Span {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Runs {
     list: Vec<Run>,
+    /// Of each run: what came before it.
+    before: Vec<Before>,
     /// On level `l`, node `n` knows the ledgers of the runs from `n * FAN^(l+1)` that have events.
     levels: Vec<Vec<Box<[LedgerRange]>>>,
 }
 
+/// What was ingested before a run.
+#[derive(Debug, Clone, Copy)]
+struct Before {
+    /// How many ledgers.
+    ledgers: u64,
+    /// The newest of them; 0 when there is none.
+    newest: LedgerSeq,
+}
+
 impl Runs {
+    /// How many ledgers were ingested: the place of the last one.
+    pub(super) fn ledgers(&self) -> u64 {
+        let last = self.before.last().zip(self.list.last());
+        last.map_or(0, |(before, run)| before.ledgers + run.ledgers.len())
+    }
+
+    /// Number of the run that holds the ledger after a place.
+    fn run_after(&self, place: u64) -> usize {
+        self.before.partition_point(|before| before.ledgers <= place).saturating_sub(1)
+    }
+
+    /// Ledgers after a place, in the order of ingestion.
+    pub(super) fn after(&self, place: u64) -> impl Iterator<Item = FedLedger> {
+        let runs = self.list.iter().zip(&self.before).skip(self.run_after(place));
+        runs.flat_map(move |(run, before)| {
+            let Before { ledgers, newest } = *before;
+            let first = u64::from(run.ledgers.first.0);
+            // A run of sequences has no more ledgers than there are sequences.
+            (place.saturating_sub(ledgers)..run.ledgers.len()).map(move |offset| {
+                let ledger = LedgerSeq((first + offset) as u32);
+                let arrival = if ledger > newest { Arrival::Live } else { Arrival::Backfilled };
+                FedLedger { place: ledgers + offset + 1, ledger, arrival }
+            })
+        })
+    }
+
+    /// The ledgers after a place as ranges, in the order of ingestion.
+    pub(super) fn ranges_after(&self, place: u64) -> impl Iterator<Item = LedgerRange> {
+        let runs = self.list.iter().zip(&self.before).skip(self.run_after(place));
+        let ranges = runs.map(move |(run, before)| {
+            let seen = place.saturating_sub(before.ledgers).min(run.ledgers.len());
+            let first = u64::from(run.ledgers.first.0) + seen;
+            match u32::try_from(first) {
+                Ok(first) => LedgerRange { first: LedgerSeq(first), last: run.ledgers.last },
+                Err(_) => LedgerRange::new(1, 0),
+            }
+        });
+        ranges.filter(|range| !range.is_empty())
+    }
+
+    /// The place of a ledger, if it is there. Looks at all runs, newest first.
+    pub(super) fn place_of(&self, ledger: LedgerSeq) -> Option<u64> {
+        let mut runs = self.list.iter().zip(&self.before).rev();
+        let (run, before) = runs.find(|(run, _)| run.ledgers.contains(ledger))?;
+        Some(before.ledgers + u64::from(ledger.0 - run.ledgers.first.0) + 1)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
@@ -91,6 +150,9 @@ impl Runs {
     pub(super) fn push(&mut self, run: Run) {
         // The runs before this one are final.
         let mut below = self.list.len();
+        let newest = self.before.last().map_or(LedgerSeq(0), |before| before.newest);
+        let newest = self.list.last().map_or(newest, |last| newest.max(last.ledgers.last));
+        self.before.push(Before { ledgers: self.ledgers(), newest });
         self.list.push(run);
         for level in 0.. {
             if below == 0 || !below.is_multiple_of(FAN) {
@@ -273,6 +335,38 @@ mod tests {
                 expected.reverse();
                 assert_eq!(walked(&runs, wanted, Direction::NewestFirst), expected);
             }
+        }
+    }
+
+    #[test]
+    fn places_count_ledgers_in_the_order_of_ingestion() {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        for _ in 0..50 {
+            let mut order: Vec<u32> = (1..rng.random_range(2..40)).collect();
+            order.shuffle(&mut rng);
+            let runs = runs(&mut rng, &order);
+            let mut expected = Vec::new();
+            let mut newest = 0;
+            for run in runs.list() {
+                for ledger in run.ledgers.first.0..=run.ledgers.last.0 {
+                    let place = expected.len() as u64 + 1;
+                    let is_live = ledger > newest;
+                    newest = newest.max(ledger);
+                    let arrival = if is_live { Arrival::Live } else { Arrival::Backfilled };
+                    expected.push(FedLedger { place, ledger: LedgerSeq(ledger), arrival });
+                }
+            }
+            assert_eq!(runs.ledgers(), expected.len() as u64);
+            for place in 0..expected.len() + 2 {
+                let left = expected.get(place..).unwrap_or_default();
+                assert_eq!(runs.after(place as u64).collect::<Vec<_>>(), left);
+                let ranges: Vec<_> = runs.ranges_after(place as u64).collect();
+                let ledgers = ranges.iter().flat_map(|range| range.first.0..=range.last.0);
+                assert!(ledgers.eq(left.iter().map(|fed| fed.ledger.0)), "{ranges:?}");
+            }
+            let of = |fed: &FedLedger| runs.place_of(fed.ledger) == Some(fed.place);
+            assert!(expected.iter().all(of));
+            assert_eq!(runs.place_of(LedgerSeq(5)), None);
         }
     }
 

@@ -10,10 +10,10 @@ use orrery::decode::decode;
 use orrery::domain::{LedgerRange, LedgerSeq, Network, Page, ProgramId};
 use orrery::source::sandbox::{Sandbox, SandboxConfig};
 use orrery::store::{
-    Committed, Durability, EventQuery, Fault, IndexOptions, PreparedLedger, Retention, Store,
-    StoreError, TopicFilter, TransactionQuery, WriteKind, audit,
+    Begins, Committed, Consumed, ConsumerSpec, Durability, EventQuery, Extensions, Fault,
+    IndexOptions, Needs, PreparedLedger, Retention, Store, StoreError, TopicFilter,
+    TransactionQuery, WriteKind, audit,
 };
-use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
@@ -24,6 +24,14 @@ const FIRST: u32 = 2;
 const LEDGERS: u32 = 24;
 const LAST: u32 = FIRST + LEDGERS - 1;
 const PROGRAM: ProgramId = ProgramId(1);
+
+/// It reads what retention keeps for it, so that it loses nothing.
+const CONSUMER: ConsumerSpec = ConsumerSpec {
+    name: "witness",
+    families: &["seen"],
+    needs: Needs { raw_ledgers: true, events: true, transactions: true },
+    begins: Begins::AtTheBeginning,
+};
 
 fn network() -> Network {
     Network::from_name_or_passphrase("local")
@@ -55,8 +63,10 @@ struct Model {
     stored: Vec<u32>,
     /// How many of them are on disk for certain.
     durable: usize,
-    /// How many of them were taken off the queue of programs.
-    unqueued: usize,
+    /// How many of them the consumer has passed.
+    passed: usize,
+    /// Those of them that it has seen.
+    seen: BTreeSet<u32>,
     /// What the program's manifest holds.
     manifest: Option<Vec<u8>>,
     /// The highest floors that a prune was asked for: nothing from there on may be missing.
@@ -103,7 +113,7 @@ impl World {
             9 => self.flush(),
             10 | 11 => self.prune(),
             12 => self.write_manifest(),
-            13 => self.unqueue(),
+            13 => self.consume(),
             14..=16 => self.plan_failures(),
             17 => self.store().faults().clear(),
             18 => self.open_again(false),
@@ -168,7 +178,9 @@ impl World {
 
     fn prune(&mut self) {
         let mut kept = || self.rng.random_bool(0.7).then(|| self.rng.random_range(1..LEDGERS));
-        let retention = Retention { raw_ledgers: kept(), events: kept(), transactions: kept() };
+        let (raw_ledgers, events, transactions) = (kept(), kept(), kept());
+        let retention =
+            Retention { raw_ledgers, events, transactions, wait_for_consumers: u32::MAX };
         let latest = self.model.stored.iter().max().copied().unwrap_or(0);
         let floor = |kept: Option<u32>| kept.map_or(0, |kept| (latest + 1).saturating_sub(kept));
         let floors = &mut self.model.floors;
@@ -202,18 +214,33 @@ impl World {
         self.model.manifest = found;
     }
 
-    fn unqueue(&mut self) {
-        let queued = self.store().queued_after(0, usize::MAX).unwrap();
-        let Some(last) = queued.choose(&mut self.rng).copied() else { return };
-        let done = self.store().change_programs(|changes| changes.unqueue(last.number));
+    /// The consumer takes some ledgers.
+    fn consume(&mut self) {
+        let most = self.rng.random_range(1..6);
+        let mut handed = Vec::new();
+        let done = self.store().consume(CONSUMER.name, most, |fed, effects| {
+            handed.push(fed.ledger.0);
+            let key = fed.ledger.0.to_be_bytes();
+            assert_eq!(effects.get("seen", &key)?, None, "{fed:?} was handed over before");
+            effects.put("seen", key, fed.place.to_be_bytes())
+        });
         if let Err(error) = &done {
             assert_planned(error);
-        } else {
-            self.model.durable = self.model.stored.len();
         }
-        let left = self.store().queued_after(0, usize::MAX).unwrap().len();
-        assert!(done.is_err() || queued[queued.len() - left - 1] == last);
-        self.model.unqueued = self.model.stored.len() - left;
+        let place = self.store().cursor(CONSUMER.name).unwrap().unwrap();
+        let moved = place - self.model.passed as u64;
+        match done {
+            Ok(Consumed::Ledgers(ledgers)) => {
+                assert_eq!(ledgers, moved);
+                self.model.durable = self.model.stored.len();
+            }
+            Ok(outcome) => assert_eq!((outcome, moved), (Consumed::Nothing, 0)),
+            Err(_) => assert!(moved == 0 || moved >= handed.len() as u64),
+        }
+        if moved > 0 {
+            self.model.seen.extend(handed);
+        }
+        self.model.passed = place as usize;
     }
 
     /// From now on writes fail: a few of them, or all until the disk is free again.
@@ -249,7 +276,7 @@ impl World {
         let expected: BTreeSet<u32> = self.model.stored.iter().take(kept).copied().collect();
         assert_eq!(covered, expected, "what is lost is the newest: {:?}", self.model);
         self.model.stored.truncate(kept);
-        self.model.unqueued = self.model.unqueued.min(kept);
+        assert!(self.model.passed <= kept, "a cursor is written after what it has passed");
         self.model.durable = kept;
         self.store = Some(store);
     }
@@ -289,9 +316,14 @@ impl World {
                 assert_eq!(found(&transactions), stored, "transactions of ledger {ledger}");
             }
         }
-        let queued = store.queued_after(0, usize::MAX).unwrap();
-        let queued: Vec<u32> = queued.iter().map(|queued| queued.ledger.0).collect();
-        assert_eq!(queued, model.stored[model.unqueued..], "{model:?}");
+        let fed = store.fed_after(0, usize::MAX);
+        assert!(fed.iter().map(|fed| fed.place).eq(1..=model.stored.len() as u64));
+        assert!(fed.iter().map(|fed| fed.ledger.0).eq(model.stored.iter().copied()), "{model:?}");
+        let mut seen = BTreeSet::new();
+        let view = store.consumer_view(CONSUMER.name).unwrap();
+        view.scan("seen", &[], |key, _| seen.insert(u32::from_be_bytes(key.try_into().unwrap())))
+            .unwrap();
+        assert_eq!(seen, model.seen, "{model:?}");
         let manifest = store.programs().unwrap().pop().map(|(_, manifest)| manifest);
         assert_eq!(manifest, model.manifest);
     }
@@ -317,9 +349,8 @@ fn scratch() -> TempDir {
 }
 
 fn open(directory: &Path) -> Store {
-    let store = Store::open(directory, Some(&network())).unwrap();
-    store.queue_for_programs(true);
-    store
+    let extensions = Extensions { consumers: vec![CONSUMER], ..Extensions::default() };
+    Store::open_with(directory, Some(&network()), extensions).unwrap()
 }
 
 fn covered(store: &Store) -> BTreeSet<u32> {

@@ -10,7 +10,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use orrery::control::{
-    BackfillReport, BackfillRequest, Client, Listener, NotStored, Service, StatusReport, Stored,
+    BackfillReport, BackfillRequest, Client, Listener, NotStored, RebuildReport, RebuildRequest,
+    Service, StatusReport, Stored,
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -34,6 +35,10 @@ impl Service for Echo {
     }
 
     fn backfill(&self, _: BackfillRequest) -> Result<BackfillReport, String> {
+        Err("not now".to_owned())
+    }
+
+    fn rebuild(&self, _: RebuildRequest) -> Result<RebuildReport, String> {
         Err("not now".to_owned())
     }
 }
@@ -69,6 +74,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         frame(b'?', b""),
         frame(b'B', start),
         frame(b'B', br#""status""#),
+        frame(b'R', br#"{"name":"export","begin":true}"#),
         [frame(b'L', b"one"), frame(b'L', b""), frame(b'S', b"")].concat(),
     ];
     frames.iter().map(|frames| [&greeting[..], frames].concat()).collect()

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use orrery::domain::{ContractId, Direction, EventId, LedgerSeq, Page};
 use orrery::store::{
-    Audit, Durability, EventQuery, EventRecord, Index, IndexOptions, Indexed, IndexedTransaction,
-    Indexes, Retention, Store, StoreError, Tags, TopicFilter, TransactionQuery, Values, audit_with,
+    Audit, Durability, EventQuery, EventRecord, Extensions, Index, IndexOptions, Indexed,
+    IndexedTransaction, Indexes, Retention, Store, StoreError, Tags, TopicFilter, TransactionQuery,
+    Values, audit_with,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -46,7 +47,8 @@ fn indexes() -> Indexes {
 }
 
 fn open(directory: &Path) -> Store {
-    Store::open_with(directory, Some(&network()), indexes()).unwrap()
+    let extensions = Extensions { indexes: indexes(), ..Extensions::default() };
+    Store::open_with(directory, Some(&network()), extensions).unwrap()
 }
 
 fn commit(store: &Store, ledgers: &[Ledger]) {
@@ -152,7 +154,12 @@ fn a_registered_index_is_kept_like_any_other() {
         assert_eq!(checked(at).problems, []);
         let store = open(at);
         let mut kept = || rng.random_bool(0.7).then(|| rng.random_range(10..50u32));
-        let retention = Retention { raw_ledgers: None, events: kept(), transactions: kept() };
+        let retention = Retention {
+            raw_ledgers: None,
+            events: kept(),
+            transactions: kept(),
+            wait_for_consumers: 0,
+        };
         while !store.prune(&retention).unwrap().is_nothing() {}
         assert_complete(&store);
         drop(store);
@@ -237,7 +244,8 @@ fn what_does_not_fit_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     for taken in [indexes().with(BY_SIZE), indexes().with(Index::of_events("events", 4, by_size))] {
-        let refused = Store::open_with(at, Some(&network()), taken).unwrap_err();
+        let extensions = Extensions { indexes: taken, ..Extensions::default() };
+        let refused = Store::open_with(at, Some(&network()), extensions).unwrap_err();
         assert!(matches!(refused, StoreError::TakenFamily(_)), "{refused}");
     }
     let store = open(at);

@@ -49,8 +49,12 @@ fn some_order(rng: &mut ChaCha8Rng, section: &Section) -> Vec<u32> {
 fn prune(rng: &mut ChaCha8Rng, store: &Store, ledgers: u32) {
     let mut kept =
         |probability| rng.random_bool(probability).then(|| rng.random_range(1..=ledgers));
-    let retention =
-        Retention { raw_ledgers: kept(0.5), events: kept(0.2), transactions: kept(0.5) };
+    let retention = Retention {
+        raw_ledgers: kept(0.5),
+        events: kept(0.2),
+        transactions: kept(0.5),
+        ..Retention::default()
+    };
     while !store.prune(&retention).unwrap().is_nothing() {}
 }
 

@@ -270,7 +270,12 @@ fn write(store: &Store, news: &News, ledgers: &[Ledger]) {
         news.newest.fetch_max(ledger.sequence, Ordering::SeqCst);
         if rng.random_bool(0.3) {
             let kept = Some(RETAINED);
-            let retention = Retention { raw_ledgers: kept, events: kept, transactions: kept };
+            let retention = Retention {
+                raw_ledgers: kept,
+                events: kept,
+                transactions: kept,
+                ..Retention::default()
+            };
             let floor = ledger.sequence + 1 - RETAINED;
             store.flush().unwrap();
             news.floor_begun.store(floor, Ordering::SeqCst);

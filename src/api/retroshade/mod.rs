@@ -260,6 +260,7 @@ fn progress(order: &Order) -> serde_json::Value {
         "ledgers_done": order.done(),
         "ledgers": order.ledgers.len(),
         "ledgers_missing": order.missing,
+        "missing_ledgers": records::ranges(&order.missing_ledgers),
         "executions": order.executions,
         "errors": order.errors,
         "rows_written": order.rows,

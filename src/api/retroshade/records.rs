@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
-use crate::domain::ProgramId;
+use crate::domain::{LedgerSet, ProgramId};
 use crate::programs::records::{Execution, LedgerStats, Likeness, RunSource, RunStatus};
 use crate::programs::{ProgramStatus, ReadTable, Tried, TriedRun, TriedTransaction};
 
@@ -36,6 +36,8 @@ pub(super) struct Status {
     runs_waiting: u64,
     /// Such runs that were too many.
     runs_given_up: u64,
+    /// First and last of the ledgers that it will not see.
+    missing_ledgers: Vec<[u32; 2]>,
 }
 
 impl From<ProgramStatus> for Status {
@@ -55,6 +57,7 @@ impl From<ProgramStatus> for Status {
             row_bytes: status.row_bytes,
             runs_waiting: status.runs_waiting,
             runs_given_up: status.runs_given_up,
+            missing_ledgers: ranges(&status.missing),
         }
     }
 }
@@ -147,6 +150,7 @@ impl From<&LedgerStats> for StatsRecord {
 pub(super) struct TrialRecord {
     tables: serde_json::Value,
     transactions: Vec<TriedRecord>,
+    missing_ledgers: Vec<[u32; 2]>,
 }
 
 /// What became of a transaction in a trial.
@@ -176,7 +180,8 @@ struct TriedRecord {
 impl From<Tried> for TrialRecord {
     fn from(tried: Tried) -> Self {
         let transactions = tried.transactions.into_iter().map(TriedRecord::from).collect();
-        Self { tables: tried.tables, transactions }
+        let missing_ledgers = ranges(&tried.missing);
+        Self { tables: tried.tables, transactions, missing_ledgers }
     }
 }
 
@@ -225,6 +230,11 @@ fn likeness(likeness: &Likeness) -> (&'static str, Option<&str>) {
         Likeness::Diverged(difference) => ("diverged", Some(difference)),
         Likeness::Unchecked => ("unchecked", None),
     }
+}
+
+/// First and last ledger of each range.
+pub(super) fn ranges(ledgers: &LedgerSet) -> Vec<[u32; 2]> {
+    ledgers.ranges().iter().map(|range| [range.first.0, range.last.0]).collect()
 }
 
 /// Rounded half up.

@@ -13,7 +13,7 @@ use crate::programs::records;
 use crate::programs::state::{UpstreamAnswer, UpstreamEntry, UpstreamError};
 
 /// Answers as a test says; of data of contracts it says that they have been there for long.
-struct Answers<F>(F);
+pub(super) struct Answers<F>(pub F);
 
 impl<F: Fn(&[LedgerKey]) -> Result<(), UpstreamError>> Upstream for Answers<F> {
     fn look_up(&self, keys: &[LedgerKey], _: Duration) -> Result<UpstreamAnswer, UpstreamError> {

@@ -273,7 +273,13 @@ impl History {
                 assert!(may, "program {id} has rows of ledger {ledger}");
             }
             let order = self.scene.older.order(*id).unwrap();
-            let is_done = order.as_ref().is_some_and(|order| order.state == State::Done);
+            let is_over = |order: &Order| matches!(order.state, State::Done | State::Incomplete);
+            let is_done = order.as_ref().is_some_and(is_over);
+            if let Some(order) = order.filter(is_over) {
+                let is_whole = order.state == State::Done;
+                assert_eq!(is_whole, order.missing_ledgers.is_empty(), "{order:?}");
+                assert_eq!(order.missing, order.missing_ledgers.ledgers());
+            }
             if let (true, Some((ledgers, true))) = (is_done, &model.order) {
                 self.all_are_there(*id, ledgers, &rows);
             }
@@ -336,9 +342,8 @@ impl History {
             let order = self.scene.older.order(*id).unwrap();
             assert!(order.is_none_or(|order| order.state != State::Running));
         }
-        self.scene.registry.unqueue().unwrap();
-        if !self.models.is_empty() {
-            assert_eq!(self.scene.store.queued_after(0, 1000).unwrap(), []);
+        for id in self.models.keys() {
+            assert_eq!(self.scene.status(*id).lag, 0);
         }
         // What is in memory is what is on disk.
         self.scene.restart();

@@ -79,13 +79,13 @@ fn a_store_that_fails_is_told_and_what_is_told_later_is_on_disk() {
 }
 
 #[test]
-fn a_deploy_that_fails_leaves_no_queue_behind() {
+fn a_deploy_that_fails_leaves_nothing_behind() {
     let scene = Scene::new();
     scene.fail(|_| Some(Fault::NotWritten));
     assert!(scene.deploy("ana", "seen", &module(""), market()).is_err());
     scene.store.faults().clear();
     scene.add_all(FIRST..=20);
-    assert_eq!(scene.store.queued_after(0, 100).unwrap(), []);
+    assert_eq!(scene.store.consumers(), []);
     // One that failed after it was written is there, and its name is taken.
     scene.fail(|_| Some(Fault::Written));
     assert!(scene.deploy("ana", "seen", &module(""), market()).is_err());
@@ -225,21 +225,22 @@ fn contracts_that_were_registered_meanwhile_keep_the_cursor_where_it_is() {
     let id = scene.deploy("ana", "seen", &module(""), NOBODYS).unwrap().id;
     let entry = scene.registry.get(id).unwrap();
     let before = scene.manifest(id);
-    let position = entry.cell.lock().progress.queue;
+    let position = entry.cell.lock().progress.place;
     // Between the look at the contracts and the write, contracts are registered and a ledger is stored.
     scene.registry.append(&Owner("ana".to_owned()), id, vec![market()]).unwrap();
     scene.add_all(FIRST..=30);
-    let queued = scene.store.queued_after(0, 100).unwrap();
-    let last = queued.last().unwrap().number;
-    assert!(!scene.live.passed(&entry, &before, last, queued.len()).unwrap());
+    let fed = scene.store.fed_after(0, 100);
+    let last = fed.last().unwrap().place;
+    let passed = scene.live.passed(&entry, &before, last, fed.len(), &LedgerSet::default());
+    assert!(!passed.unwrap());
     let mut effects = Effects::none(&before, LedgerSeq(30), RunSource::Live);
-    effects.queue = last;
+    effects.place = last;
     let wrote = scene.runner.write(&entry, &effects, |progress, _, _| {
-        progress.queue = last;
+        progress.place = last;
         None
     });
     assert_eq!(wrote.unwrap(), Wrote::Nothing);
-    assert_eq!(entry.cell.lock().progress.queue, position);
+    assert_eq!(entry.cell.lock().progress.place, position);
     scene.settle();
     let expected = rows_of(&module(""));
     let expected = expected.into_iter().filter(|(position, _)| position.ledger.0 <= 30);
@@ -264,7 +265,7 @@ fn a_new_order_for_the_same_ledgers_begins_at_their_first() {
 }
 
 #[test]
-fn a_deploy_has_its_place_in_the_queue_before_it_is_cleared() {
+fn a_deploy_has_its_place_in_the_feed_while_ledgers_come() {
     let scene = Scene::new();
     let first = scene.deploy("ana", "seen", &module(""), NOBODYS).unwrap().id;
     std::thread::scope(|scope| {
@@ -275,18 +276,12 @@ fn a_deploy_has_its_place_in_the_queue_before_it_is_cleared() {
         for ledger in FIRST..=LAST {
             scene.add(ledger, Durability::Synced);
             scene.live.turn(first);
-            scene.registry.unqueue().unwrap();
         }
         // Whatever came after a program's place is there for it, or was there before it was one of all.
         for id in deploys.join().unwrap() {
-            let place = scene.registry.get(id).unwrap().cell.lock().progress.queue;
-            let left: Vec<u32> = scene
-                .store
-                .queued_after(place, 1000)
-                .unwrap()
-                .iter()
-                .map(|it| it.ledger.0)
-                .collect();
+            let place = scene.registry.get(id).unwrap().cell.lock().progress.place;
+            let left = scene.store.fed_after(place, 1000);
+            let left: Vec<u32> = left.iter().map(|it| it.ledger.0).collect();
             let next = left.first().copied().unwrap_or(LAST + 1);
             assert_eq!(left, (next..=LAST).collect::<Vec<_>>());
         }

@@ -9,7 +9,7 @@ use super::super::indexed_as::Settings;
 use super::super::ledgers::LedgerRow;
 use super::super::runs::Run;
 use super::super::{
-    PASSPHRASE_ROW, StoreError, TOTALS_ROW, indexes, known_entries, recount, sweep,
+    PASSPHRASE_ROW, StoreError, TOTALS_ROW, feed, indexes, known_entries, recount, sweep,
 };
 use super::problems;
 use super::{AuditedRange, Subject};
@@ -20,6 +20,7 @@ use crate::verify::{Link, verify_link};
 pub(super) fn check(subject: &Subject<'_>) -> Result<Vec<AuditedRange>, StoreError> {
     check_meta(subject)?;
     check_known_entries(subject)?;
+    check_consumers(subject)?;
     check_ranges(subject);
     let runs = check_runs(subject);
     let mut walk = Walk {
@@ -81,6 +82,29 @@ fn check_known_entries(subject: &Subject<'_>) -> Result<(), StoreError> {
     }
     if let Err(error) = rows.status() {
         subject.add(Family::KnownEntries.name().to_owned(), &error.into());
+    }
+    Ok(())
+}
+
+/// How far consumers have got follows from nothing that is stored; it can only be malformed, or beyond what
+/// there is.
+fn check_consumers(subject: &Subject<'_>) -> Result<(), StoreError> {
+    let mut rows = subject.database.rows_on_disk(Family::Consumers)?;
+    rows.seek_to_first();
+    while let Some((name, value)) = rows.item() {
+        let place = || problems::row(Family::Consumers, name);
+        match feed::check(name, value) {
+            Ok(at) if at > subject.coverage.places() => {
+                let what = format!("it has seen {at} ledgers, and fewer are stored");
+                subject.problems.add(place(), what);
+            }
+            Ok(_) => {}
+            Err(malformed) => subject.add(place(), &corrupt(Family::Consumers, name)(malformed)),
+        }
+        rows.next();
+    }
+    if let Err(error) = rows.status() {
+        subject.add(Family::Consumers.name().to_owned(), &error.into());
     }
     Ok(())
 }

@@ -145,6 +145,7 @@ fn what_retention_removed_is_unchecked_and_no_damage() {
         raw_ledgers: Some(raw),
         events: Some(events),
         transactions: Some(transactions),
+        wait_for_consumers: 0,
     };
     let sound = |store: Store, unchecked: &dyn Fn(&Audit) -> bool| {
         drop(store);

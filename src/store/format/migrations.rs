@@ -2,6 +2,7 @@
 
 mod close_times;
 mod entries;
+mod feed;
 
 use super::super::StoreError;
 use super::super::database::Database;
@@ -16,4 +17,4 @@ pub(super) struct Migration {
 }
 
 /// All steps.
-pub(super) const ALL: &[Migration] = &[entries::MIGRATION, close_times::MIGRATION];
+pub(super) const ALL: &[Migration] = &[entries::MIGRATION, close_times::MIGRATION, feed::MIGRATION];

@@ -49,7 +49,7 @@ fn store(directory: &Path, first: u32, options: &IndexOptions) -> Store {
 }
 
 fn keep(events: Option<u32>, transactions: Option<u32>) -> Retention {
-    Retention { raw_ledgers: events, events, transactions }
+    Retention { raw_ledgers: events, events, transactions, wait_for_consumers: 0 }
 }
 
 fn prune_all(store: &Store, retention: &Retention) {

@@ -1,0 +1,81 @@
+//! `orrery rebuild`: builds what a consumer of ledgers keeps anew, by itself or through the running service.
+
+use std::io::IsTerminal;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use orrery::control::{RebuildReport, RebuildRequest};
+use orrery::service::lost_ranges;
+
+use super::open::{self, Opened};
+use super::{Common, Failure, output};
+
+/// Build what a consumer of ledgers keeps anew from what is stored
+///
+/// What it keeps now is read until the new is complete; then one takes the place of the other at once.
+/// While a service runs on the data directory, the service does the work, and goes on with it when this
+/// command is ended. `orrery status` names the consumers. What indexing programs keep is not rebuilt but
+/// completed: `orrery backfill ID`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  orrery status --data-dir d --json | jq .consumers
+  orrery rebuild --data-dir d NAME")]
+pub struct Rebuild {
+    /// Name of the consumer
+    name: String,
+    /// Print JSON, also on a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+/// Between two looks at the work.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+impl Rebuild {
+    pub fn run(self, common: &Common) -> Result<(), Failure> {
+        let settings = common.settings(Vec::new())?;
+        let bar = match std::io::stderr().is_terminal() {
+            true => ProgressBar::new(0),
+            false => ProgressBar::hidden(),
+        };
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} ledgers {eta} left") {
+            bar.set_style(style);
+        }
+        let show = |report: &RebuildReport| {
+            bar.set_length(report.of);
+            bar.set_position(report.done);
+        };
+        let name = self.name.clone();
+        let report = match open::existing(&settings)? {
+            Opened::Running(mut client) => {
+                let mut report =
+                    client.rebuild(&RebuildRequest { name: name.clone(), begin: true })?;
+                while report.running {
+                    show(&report);
+                    thread::sleep(LOOK_EVERY);
+                    report =
+                        client.rebuild(&RebuildRequest { name: name.clone(), begin: false })?;
+                }
+                report
+            }
+            Opened::Here(ledgers) => {
+                show(&ledgers.rebuild(&name, true)?);
+                while ledgers.rebuild_step(&name)? {
+                    show(&ledgers.rebuild(&name, false)?);
+                }
+                ledgers.rebuild(&name, false)?
+            }
+        };
+        bar.finish_and_clear();
+        if self.json || !output::is_terminal() {
+            return output::print_json(&report);
+        }
+        let mut text = format!("built anew from {} ledgers\n", output::count(report.of));
+        if !report.lost.is_empty() {
+            text.push_str(&format!("without ledgers {}\n", lost_ranges(&report.lost)));
+        }
+        output::print(&text)
+    }
+}

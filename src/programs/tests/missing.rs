@@ -1,0 +1,335 @@
+//! Ledgers that a program cannot see, because retention removed them first or they were stored for other
+//! contracts: all of them are told, and no others.
+
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::asking::Answers;
+use super::*;
+use crate::programs::backfill::State;
+use crate::store::{Retention, program_consumer};
+
+/// Ledgers of one history.
+const LEDGERS: std::ops::RangeInclusive<u32> = FIRST..=31;
+const STEPS: usize = 30;
+
+/// A scene in which every state before a transaction can be had, so that no run waits for ledgers.
+fn scene() -> Scene {
+    Scene::asking(Answers(|_: &[stellar_xdr::LedgerKey]| Ok(())))
+}
+
+fn listed(contracts: &[ContractId]) -> Option<BTreeSet<ContractId>> {
+    Some(contracts.iter().copied().collect())
+}
+
+fn set(ledgers: impl IntoIterator<Item = u32>) -> LedgerSet {
+    ledgers.into_iter().map(|ledger| LedgerRange::new(ledger, ledger)).collect()
+}
+
+fn keep(transactions: u32, wait_for_consumers: u32) -> Retention {
+    Retention { transactions: Some(transactions), wait_for_consumers, ..Retention::default() }
+}
+
+impl Parts {
+    fn prune(&self, retention: &Retention) {
+        while !self.store.prune(retention).unwrap().is_nothing() {}
+    }
+
+    fn set_running(&self, id: ProgramId, running: bool) {
+        self.registry.set_running(&Owner("ana".to_owned()), id, running).unwrap();
+    }
+}
+
+#[test]
+fn what_retention_takes_from_a_paused_program_is_told() {
+    let mut scene = scene();
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    scene.add_all(FIRST..=20);
+    scene.settle();
+    scene.set_running(id, false);
+    scene.add_all(21..=60);
+    // Nobody waits for a program that is paused.
+    scene.prune(&keep(10, 1000));
+    let lost = LedgerSet::from(LedgerRange::new(21, 50));
+    assert_eq!(scene.status(id).missing, lost);
+    scene.restart();
+    assert_eq!(scene.status(id).missing, lost);
+    scene.set_running(id, true);
+    scene.settle();
+    let rows = scene.rows(id);
+    assert!(rows.keys().all(|it| it.ledger.0 <= 20 || it.ledger.0 > 50));
+    assert!(rows.keys().any(|it| it.ledger.0 > 50));
+    assert_eq!((scene.status(id).missing, scene.status(id).lag), (lost.clone(), 0));
+    // A backfill over them says the same, and takes nothing back.
+    scene.begin(id, 15, 55).unwrap();
+    scene.settle();
+    let order = scene.order(id);
+    assert_eq!(order.state, State::Incomplete);
+    let has_transactions = |ledger: &u32| {
+        let row = scene.store.ledger(LedgerSeq(*ledger)).unwrap().unwrap();
+        row.counts.stored_transactions > 0
+    };
+    let gone = set((15..=50).filter(has_transactions));
+    assert_eq!((&order.missing_ledgers, order.missing), (&gone, gone.ledgers()));
+    assert_eq!(order.done(), 41 - gone.ledgers());
+    // Those that had no transactions have been seen by now.
+    assert_eq!(scene.status(id).missing, gone.within(LedgerRange::new(21, 50)));
+}
+
+#[test]
+fn retention_waits_for_a_program_that_runs_but_not_for_ever() {
+    let scene = scene();
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    scene.add_all(FIRST..=40);
+    // It has had no turn yet.
+    scene.prune(&keep(10, 30));
+    let all_are_there = |ledgers: std::ops::RangeInclusive<u32>| {
+        ledgers.into_iter().all(|it| scene.store.has_all_transactions(LedgerSeq(it)).unwrap())
+    };
+    assert!(all_are_there(FIRST..=40));
+    assert!(scene.status(id).missing.is_empty());
+    scene.prune(&keep(10, 20));
+    assert_eq!(scene.status(id).missing.ranges(), [LedgerRange::new(FIRST, 10)]);
+    assert!(all_are_there(11..=40));
+    scene.settle();
+    scene.prune(&keep(10, 20));
+    assert_eq!(scene.status(id).missing.ranges(), [LedgerRange::new(FIRST, 10)]);
+    assert!(!all_are_there(11..=30));
+    let seen: BTreeSet<u32> = scene.rows(id).keys().map(|it| it.ledger.0).collect();
+    assert!(seen.iter().all(|it| *it > 10) && seen.iter().any(|it| *it < 15));
+}
+
+#[test]
+fn what_was_stored_for_other_contracts_is_told() {
+    let mut scene = scene();
+    scene.add_listed(FIRST, Durability::Synced, listed(&[NOBODYS]));
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    for (ledgers, contracts) in [
+        (3..=5, None),
+        (6..=9, listed(&[NOBODYS])),
+        (10..=12, listed(&[NOBODYS, market()])),
+        (13..=13, listed(&[NOBODYS])),
+        (14..=15, None),
+    ] {
+        ledgers.for_each(|it| scene.add_listed(it, Durability::Synced, contracts.clone()));
+    }
+    scene.settle();
+    let expected = set([6, 7, 8, 9, 13]);
+    assert_eq!(scene.status(id).missing, expected);
+    scene.restart();
+    scene.begin(id, FIRST, 15).unwrap();
+    scene.settle();
+    assert_eq!(scene.order(id).missing_ledgers, set([2, 6, 7, 8, 9, 13]));
+    assert_eq!(scene.order(id).state, State::Incomplete);
+    assert_eq!(scene.status(id).missing, expected);
+    // With a list that leaves the contract out no program for it is begun.
+    let indexed = listed(&[NOBODYS]);
+    let scene = Scene::with(Settings { indexed, ..Settings::default() }, None);
+    let refused = scene.deploy("ana", "seen", &module(""), market()).unwrap_err();
+    assert!(matches!(refused, ProgramError::NotIndexed(id) if id == market()), "{refused}");
+    let id = scene.deploy("ana", "seen", &module(""), NOBODYS).unwrap().id;
+    let owner = Owner("ana".to_owned());
+    let refused = scene.registry.append(&owner, id, vec![market()]).unwrap_err();
+    assert!(matches!(refused, ProgramError::NotIndexed(id) if id == market()), "{refused}");
+    assert_eq!(scene.manifest(id).contracts, [NOBODYS]);
+}
+
+/// What must be told of a program and of the last order.
+#[derive(Debug, Default)]
+struct Model {
+    /// In the order of ingestion, with whether the contract was left out.
+    stored: Vec<(u32, bool)>,
+    /// Ledgers whose transactions retention has removed.
+    removed: BTreeSet<u32>,
+    /// Ledgers with runs that waited for others when something was removed.
+    waited: BTreeSet<u32>,
+    /// Ledgers that the program has passed.
+    passed: usize,
+    running: bool,
+    missing: LedgerSet,
+}
+
+struct History {
+    scene: Scene,
+    rng: ChaCha8Rng,
+    id: ProgramId,
+    model: Model,
+    /// What has happened, to be read when something is wrong.
+    log: Vec<String>,
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.log.join("\n"));
+            eprintln!("{:?}", self.model);
+            let cell = self.scene.registry.get(self.id).unwrap();
+            let cell = cell.cell.lock();
+            eprintln!("{:?} waiting {:?}", cell.progress, cell.waiting.positions());
+            for (ledger, _) in &self.model.stored {
+                let ledger = LedgerSeq(*ledger);
+                eprintln!(
+                    "{ledger}: out {:?} whole {:?} stored {:?}",
+                    self.scene.store.leaves_out(ledger, &[market()], None),
+                    self.scene.store.has_all_transactions(ledger),
+                    self.scene.store.ledger(ledger).unwrap().unwrap().counts.stored_transactions
+                );
+            }
+        }
+    }
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let scene = scene();
+        let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+        let model = Model { running: true, ..Model::default() };
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        Self { scene, rng, id, model, log: Vec::new() }
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..10) {
+            0..4 => self.ledgers(),
+            4..6 => self.settle(),
+            6 => {
+                self.model.running = self.rng.random_bool(0.5);
+                self.scene.set_running(self.id, self.model.running);
+            }
+            7 => self.prune(),
+            8 => self.backfill(),
+            _ => {
+                // Else it begins again after the last ledger with runs, and what it had passed since may go
+                // before it comes there.
+                self.scene.store.write_cursors().unwrap();
+                self.scene.restart();
+                self.log.push("restart".to_owned());
+            }
+        }
+        self.check();
+    }
+
+    /// What is told is what must be; and, once they are tried again, ledgers of runs that had waited for other
+    /// ledgers until retention took their own.
+    fn check(&mut self) {
+        let told = self.scene.status(self.id).missing;
+        let model = &mut self.model;
+        let (mut kept_back, mut more) = (model.missing.clone(), told.clone());
+        kept_back.remove_all(&told);
+        more.remove_all(&model.missing);
+        assert!(kept_back.is_empty(), "not told: {kept_back:?}");
+        let gone: LedgerSet = set(model.waited.intersection(&model.removed).copied());
+        let mut invented = more;
+        invented.remove_all(&gone);
+        assert!(invented.is_empty(), "told: {invented:?}");
+        model.missing = told;
+    }
+
+    fn ledgers(&mut self) {
+        let stored: BTreeSet<u32> = self.model.stored.iter().map(|(ledger, _)| *ledger).collect();
+        let missing: Vec<u32> = LEDGERS.filter(|it| !stored.contains(it)).collect();
+        let Some(first) = missing.choose(&mut self.rng).copied() else { return };
+        let first = if self.rng.random_bool(0.5) { missing[0] } else { first };
+        let most = self.rng.random_range(1..6);
+        let left_out = self.rng.random_bool(0.3);
+        let contracts = match (left_out, self.rng.random_bool(0.5)) {
+            (true, _) => listed(&[NOBODYS]),
+            (false, true) => None,
+            (false, false) => listed(&[market()]),
+        };
+        let deferred = self.rng.random_bool(0.5);
+        let durability = if deferred { Durability::Deferred } else { Durability::Synced };
+        for ledger in (first..).take(most).filter(|it| missing.contains(it)) {
+            self.scene.add_listed(ledger, durability, contracts.clone());
+            self.model.stored.push((ledger, left_out));
+            self.log.push(format!("ledger {ledger}, left out {left_out}, {contracts:?}"));
+        }
+        self.scene.store.flush().unwrap();
+    }
+
+    /// The program has all turns that it wants.
+    fn settle(&mut self) {
+        self.scene.settle();
+        self.log.push(format!("turns, running {}", self.model.running));
+        if self.model.running {
+            let unseen = &self.model.stored[self.model.passed..];
+            let left_out = unseen.iter().filter(|(_, left_out)| *left_out);
+            self.model.missing.insert_all(&set(left_out.map(|(ledger, _)| *ledger)));
+            self.model.passed = self.model.stored.len();
+        }
+    }
+
+    fn prune(&mut self) {
+        let kept = self.rng.random_range(1..20);
+        let wait = if self.rng.random_bool(0.5) { self.rng.random_range(0..20) } else { 0 };
+        let entry = self.scene.registry.get(self.id).unwrap();
+        let waiting = entry.cell.lock().waiting.positions();
+        self.scene.prune(&keep(kept, wait));
+        let Model { stored, removed, waited, passed, running, missing } = &mut self.model;
+        waited.extend(waiting.iter().map(|position| position.ledger.0));
+        let Some(latest) = stored.iter().map(|(ledger, _)| *ledger).max() else { return };
+        let wanted = (latest + 1).saturating_sub(kept);
+        let unseen: Vec<u32> = stored[*passed..].iter().map(|(ledger, _)| *ledger).collect();
+        let awaited = unseen.iter().filter(|it| **it + wait >= wanted && **it < wanted);
+        let awaited = awaited.filter(|it| *running && !missing.contains(LedgerSeq(**it))).min();
+        let floor = awaited.copied().unwrap_or(wanted);
+        self.log.push(format!("pruned below {floor}, wanted {wanted}, waited {wait}"));
+        missing.insert_all(&set(unseen.into_iter().filter(|it| *it < floor)));
+        let rows = stored.iter().filter(|(ledger, _)| *ledger < floor);
+        removed.extend(rows.map(|(ledger, _)| *ledger));
+    }
+
+    fn backfill(&mut self) {
+        let first = self.rng.random_range(LEDGERS);
+        let last = self.rng.random_range(first..=*LEDGERS.end());
+        self.scene.begin(self.id, first, last).unwrap();
+        self.log.push(format!("backfill {first} to {last}"));
+        self.settle();
+        let order = self.scene.order(self.id);
+        let expected = set((first..=last).filter(|it| self.is_missing(*it)));
+        assert_eq!(order.missing_ledgers, expected, "{first} to {last}: {order:?}");
+        let state = if expected.is_empty() { State::Done } else { State::Incomplete };
+        assert_eq!((order.state, order.missing), (state, expected.ledgers()));
+        self.model.missing.remove_all(&order.seen());
+    }
+
+    /// Whether a program cannot be run on all that the ledger held.
+    fn is_missing(&self, ledger: u32) -> bool {
+        let Some((_, left_out)) = self.model.stored.iter().find(|(it, _)| *it == ledger) else {
+            return true;
+        };
+        let row = self.scene.store.ledger(LedgerSeq(ledger)).unwrap().unwrap();
+        let had_some = row.counts.stored_transactions > 0;
+        *left_out || (had_some && self.model.removed.contains(&ledger))
+    }
+
+    /// In the end every stored ledger was seen or is told to be missing.
+    fn end(&mut self) {
+        self.model.running = true;
+        self.scene.set_running(self.id, true);
+        self.settle();
+        self.check();
+        let place = self.scene.store.cursor(&program_consumer(self.id)).unwrap();
+        let seen = self.scene.registry.get(self.id).unwrap().cell.lock().progress.place;
+        assert_eq!(seen, self.model.stored.len() as u64);
+        assert_eq!(place, Some(seen));
+    }
+}
+
+/// Small: 40 histories; full: 10,000.
+#[test]
+fn whatever_happens_what_a_program_misses_is_told() {
+    let full = std::env::var("ORRERY_TEST_SIZE").is_ok_and(|size| size == "full");
+    let count = if full { 10_000 } else { 40 };
+    let given = std::env::var("ORRERY_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = given.map_or(0..count, |seed: u64| seed..seed + 1);
+    for seed in seeds {
+        let ran = std::panic::catch_unwind(|| {
+            let mut history = History::new(seed);
+            (0..STEPS).for_each(|_| history.step());
+            history.end();
+        });
+        assert!(ran.is_ok(), "ORRERY_TEST_SEED={seed} repeats what failed");
+    }
+}

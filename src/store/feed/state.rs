@@ -1,0 +1,309 @@
+//! How far each consumer has got, in memory and as a row of the family `consumers`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::super::bytes::{Malformed, Reader, put_varint};
+use super::super::columns::Family;
+use super::super::database::{Batch, Database, corrupt};
+use super::super::{Store, StoreError};
+use super::rebuild::{self, RebuildProgress};
+use super::{Begins, ConsumerSpec, ConsumerStatus, Needs};
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
+
+/// A consumer in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct Consumer {
+    pub needs: Needs,
+    /// Generation of its rows.
+    pub generation: u32,
+    /// The place up to which it has done its work.
+    pub place: u64,
+    pub lost: LedgerSet,
+    /// Whether it takes ledgers in this process.
+    pub active: bool,
+    /// Whether what is here is ahead of its row.
+    pub dirty: bool,
+}
+
+impl Consumer {
+    /// One that has done nothing yet.
+    pub(in super::super) fn new(needs: Needs, place: u64) -> Self {
+        let lost = LedgerSet::default();
+        Self { needs, generation: 0, place, lost, active: false, dirty: false }
+    }
+
+    pub(super) fn pass(&mut self, place: u64, lost: &LedgerSet) {
+        if place > self.place || !lost.is_empty() {
+            self.place = self.place.max(place);
+            self.lost.insert_all(lost);
+            self.dirty = true;
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let Needs { raw_ledgers, events, transactions } = self.needs;
+        let needs = u8::from(raw_ledgers) | u8::from(events) << 1 | u8::from(transactions) << 2;
+        let mut out = vec![needs];
+        put_varint(&mut out, u64::from(self.generation));
+        put_varint(&mut out, self.place);
+        for range in self.lost.ranges() {
+            out.extend_from_slice(&range.first.0.to_be_bytes());
+            out.extend_from_slice(&range.last.0.to_be_bytes());
+        }
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let needs = match reader.u8()? {
+            bits @ 0..8 => Needs {
+                raw_ledgers: bits & 1 != 0,
+                events: bits & 2 != 0,
+                transactions: bits & 4 != 0,
+            },
+            _ => return Err(Malformed),
+        };
+        let generation = u32::try_from(reader.varint()?).map_err(|_| Malformed)?;
+        let place = reader.varint()?;
+        let mut lost = LedgerSet::default();
+        while !reader.is_at_end() {
+            lost.insert(LedgerRange::new(reader.u32()?, reader.u32()?));
+        }
+        Ok(Self { generation, lost, ..Self::new(needs, place) })
+    }
+}
+
+/// What becomes of a consumer with a write; none when it is removed with it.
+pub(in super::super) type Update = (String, Option<Consumer>);
+
+/// All consumers.
+pub(in super::super) struct Consumers {
+    known: Mutex<Known>,
+    /// Held from the look at what is known that decides about a write until that is made. Taken before
+    /// `known`, and by threads of normal priority only: see [`super::super::writer_thread`].
+    writing: Mutex<()>,
+}
+
+/// What is known of consumers.
+#[derive(Debug, Default)]
+pub(in super::super) struct Known {
+    by_name: BTreeMap<String, Consumer>,
+    specs: BTreeMap<&'static str, ConsumerSpec>,
+    /// A write failed that may have been made all the same: the rows are read again before the next one.
+    in_doubt: bool,
+}
+
+impl Consumers {
+    /// Reads the rows of all consumers, and makes rows for those that are new.
+    pub(in super::super) fn load(
+        database: &Database,
+        specs: &[ConsumerSpec],
+        last_place: u64,
+    ) -> Result<Self, StoreError> {
+        let mut by_name = stored(database)?;
+        let mut batch = database.batch();
+        for spec in specs {
+            let begins = match spec.begins {
+                Begins::AtTheBeginning => 0,
+                Begins::Now => last_place,
+            };
+            let there = by_name.get(spec.name);
+            let mut consumer = there.cloned().unwrap_or_else(|| Consumer::new(spec.needs, begins));
+            consumer.needs = spec.needs;
+            if there != Some(&consumer) {
+                batch.put_raw(Family::Consumers, spec.name.as_bytes(), &consumer.encode())?;
+            }
+            consumer.active = true;
+            by_name.insert(spec.name.to_owned(), consumer);
+            if let Some(second) = by_name.get_mut(&rebuild::second(spec.name)) {
+                second.active = true;
+            }
+        }
+        if batch.rows() > 0 {
+            database.write_synced(batch)?;
+        }
+        let specs = specs.iter().map(|spec| (spec.name, spec.clone())).collect();
+        let known = Known { by_name, specs, in_doubt: false };
+        Ok(Self { known: Mutex::new(known), writing: Mutex::default() })
+    }
+
+    /// What is known now. Taken after the lock of the store's writer and before its coverage.
+    pub(in super::super) fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock()
+    }
+
+    /// Writes a batch with what `decide` puts into it and says that becomes of consumers, on disk when this
+    /// returns; nothing when there is nothing to write, or when it says so. Says whether it was to be
+    /// written.
+    pub(in super::super) fn change(
+        &self,
+        database: &Database,
+        mut batch: Batch<'_>,
+        decide: impl FnOnce(&Known, &mut Batch<'_>) -> Result<Option<Vec<Update>>, StoreError>,
+    ) -> Result<bool, StoreError> {
+        let _only = self.writing.lock();
+        self.settle(database)?;
+        let Some(updates) = decide(&self.known.lock(), &mut batch)? else { return Ok(false) };
+        put(&mut batch, &updates)?;
+        if batch.rows() == 0 {
+            return Ok(true);
+        }
+        if let Err(error) = database.write_synced(batch) {
+            self.known.lock().in_doubt = true;
+            return Err(error);
+        }
+        self.known.lock().apply(updates);
+        Ok(true)
+    }
+
+    /// The place up to which a consumer has done its work, as it is written.
+    pub(super) fn cursor(
+        &self,
+        database: &Database,
+        name: &str,
+    ) -> Result<Option<u64>, StoreError> {
+        let _only = self.writing.lock();
+        self.settle(database)?;
+        Ok(self.known.lock().get(name).map(|consumer| consumer.place))
+    }
+
+    /// Makes what is known of consumers agree with their rows, if a write failed since it last did.
+    fn settle(&self, database: &Database) -> Result<(), StoreError> {
+        let mut known = self.known.lock();
+        if !known.in_doubt {
+            return Ok(());
+        }
+        let mut stored = stored(database)?;
+        for (name, consumer) in &mut stored {
+            if let Some(before) = known.by_name.get(name) {
+                consumer.active = before.active;
+                // What it has passed it has passed, whatever became of the write.
+                if before.dirty && before.generation == consumer.generation {
+                    consumer.pass(before.place, &before.lost);
+                }
+            }
+        }
+        known.by_name = stored;
+        known.in_doubt = false;
+        Ok(())
+    }
+}
+
+impl Known {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&String, &Consumer)> {
+        self.by_name.iter()
+    }
+
+    pub(in super::super) fn get(&self, name: &str) -> Option<&Consumer> {
+        self.by_name.get(name)
+    }
+
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Consumer> {
+        self.by_name.get_mut(name)
+    }
+
+    pub(super) fn spec(&self, name: &str) -> Option<&ConsumerSpec> {
+        self.specs.get(rebuild::first(name))
+    }
+
+    pub(super) fn status(&self, name: &str, consumer: &Consumer, last: u64) -> ConsumerStatus {
+        let second = self.by_name.get(&rebuild::second(name));
+        ConsumerStatus {
+            name: name.to_owned(),
+            active: consumer.active,
+            place: consumer.place,
+            lag: last.saturating_sub(consumer.place),
+            lost: consumer.lost.clone(),
+            rebuild: second
+                .map(|second| RebuildProgress { done: second.place, of: consumer.place }),
+        }
+    }
+
+    /// Those that are ahead of their rows.
+    pub(super) fn unwritten(&self) -> Vec<Update> {
+        let dirty = self.by_name.iter().filter(|(_, consumer)| consumer.dirty);
+        dirty.map(|(name, consumer)| (name.clone(), Some(consumer.clone()))).collect()
+    }
+
+    fn apply(&mut self, updates: Vec<Update>) {
+        for (name, consumer) in updates {
+            match consumer {
+                Some(consumer) => {
+                    // Whether it is active may have been said meanwhile.
+                    let active = self.by_name.get(&name).map(|it| it.active);
+                    let active = active.unwrap_or(consumer.active);
+                    self.by_name.insert(name, Consumer { active, dirty: false, ..consumer });
+                }
+                None => drop(self.by_name.remove(&name)),
+            }
+        }
+    }
+}
+
+fn stored(database: &Database) -> Result<BTreeMap<String, Consumer>, StoreError> {
+    let mut found = BTreeMap::new();
+    database.scan(Family::Consumers, |key, value| {
+        let name = std::str::from_utf8(key).map_err(|_| Malformed);
+        let consumer = name.and_then(|name| Ok((name.to_owned(), Consumer::decode(value)?)));
+        found.extend([consumer.map_err(corrupt(Family::Consumers, key))?]);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Puts the rows that updates make.
+pub(in super::super) fn put(batch: &mut Batch<'_>, updates: &[Update]) -> Result<(), StoreError> {
+    updates.iter().try_for_each(|(name, consumer)| match consumer {
+        Some(consumer) => batch.put_raw(Family::Consumers, name.as_bytes(), &consumer.encode()),
+        None => batch.delete_raw(Family::Consumers, name.as_bytes()),
+    })
+}
+
+impl Store {
+    /// [`Consumers::change`], on a thread of normal priority.
+    pub(in super::super) fn change_consumers(
+        &self,
+        batch: Batch<'_>,
+        decide: impl FnOnce(&Known, &mut Batch<'_>) -> Result<Option<Vec<Update>>, StoreError>
+        + Send
+        + 'static,
+    ) -> Result<bool, StoreError> {
+        let (consumers, batch) = (Arc::clone(&self.consumers), batch.detach());
+        self.writer_thread
+            .run(move |database| consumers.change(database, database.attach(batch), decide))
+    }
+}
+
+/// The place in a row of the family `consumers`, for whoever checks it.
+pub(in super::super) fn check(key: &[u8], value: &[u8]) -> Result<u64, Malformed> {
+    std::str::from_utf8(key).map_err(|_| Malformed)?;
+    Ok(Consumer::decode(value)?.place)
+}
+
+/// The ledgers up to one, without it.
+pub(super) fn before(floor: LedgerSeq) -> LedgerRange {
+    match floor.previous() {
+        Some(last) => LedgerRange { first: LedgerSeq(0), last },
+        None => LedgerRange::new(1, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_consumer_survives_a_round_trip() {
+        let needs = Needs { events: true, raw_ledgers: true, ..Needs::default() };
+        let mut consumer = Consumer { generation: 3, ..Consumer::new(needs, 1 << 40) };
+        assert_eq!(Consumer::decode(&consumer.encode()), Ok(consumer.clone()));
+        consumer.lost = [LedgerRange::new(2, 9), LedgerRange::new(11, 11)].into_iter().collect();
+        assert_eq!(Consumer::decode(&consumer.encode()), Ok(consumer.clone()));
+        let bytes = consumer.encode();
+        assert_eq!(Consumer::decode(&bytes[..bytes.len() - 1]), Err(Malformed));
+        assert_eq!(Consumer::decode(&[8, 0, 0]), Err(Malformed));
+    }
+}

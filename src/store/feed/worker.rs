@@ -1,0 +1,51 @@
+//! Driving a consumer: one step at a time, on whose thread that may be.
+
+use super::super::{Store, StoreError};
+use super::consume::{Consumed, ConsumerEffects};
+use super::rebuild;
+use super::{ConsumerSpec, FedLedger};
+
+/// Places of the feed that are passed with one write.
+const LEDGERS_AT_ONCE: usize = 64;
+
+/// Something that follows ledgers: what it is called, and what it does with one.
+pub trait LedgerConsumer: Send + Sync {
+    /// Its name, its families and what it reads.
+    fn spec(&self) -> ConsumerSpec;
+
+    /// Does its work with a ledger. It may see the same ledger again when an earlier attempt was not
+    /// written, so that all it leaves must be in `effects`.
+    ///
+    /// # Errors
+    /// What the store says; then the ledger is handed over again.
+    fn ledger(
+        &self,
+        store: &Store,
+        ledger: &FedLedger,
+        effects: &mut ConsumerEffects<'_>,
+    ) -> Result<(), StoreError>;
+}
+
+impl Store {
+    /// Has a consumer do its work with the next ledgers, and with some of those of a second generation, if
+    /// one is built. Says whether there may be more to do at once.
+    ///
+    /// # Errors
+    /// As [`Self::consume`].
+    pub fn step(&self, consumer: &dyn LedgerConsumer) -> Result<bool, StoreError> {
+        let name = consumer.spec().name;
+        let feed = |name: &str| {
+            self.consume(name, LEDGERS_AT_ONCE, |ledger, effects| {
+                consumer.ledger(self, ledger, effects)
+            })
+        };
+        let mut more = feed(name)? != Consumed::Nothing;
+        let second = rebuild::second(name);
+        let is_built = self.consumers.lock().get(&second).is_some();
+        if is_built && !self.finish_rebuild(name)? {
+            feed(&second)?;
+            more = true;
+        }
+        Ok(more)
+    }
+}

@@ -1,0 +1,186 @@
+//! 2.2 to 2.3: how far programs have got in a queue of their own becomes their places in the feed.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::super::super::columns::{Family, Key, LedgerKey};
+use super::super::super::database::{Database, corrupt};
+use super::super::super::feed::{self, Consumer};
+use super::super::super::programs::{consumer_name, needs};
+use super::super::super::{StoreError, bytes::Malformed, load_coverage};
+use super::super::FormatVersion;
+use super::Migration;
+use crate::domain::ProgramId;
+
+pub(super) const MIGRATION: Migration = Migration {
+    from: FormatVersion { major: 2, minor: 2 },
+    to: FormatVersion { major: 2, minor: 3 },
+    run,
+};
+
+/// In the progress of a program, and in the part of a ledger that it had left: a number in the queue.
+const NUMBER: &str = "queue";
+const PART: &str = "part";
+/// In the part of a ledger, since: its place in the feed.
+const PLACE: &str = "place";
+
+fn run(database: &Database) -> Result<(), StoreError> {
+    let queued = Queued::load(database)?;
+    let mut batch = database.batch();
+    let mut consumers = Vec::new();
+    database.scan(Family::Programs, |key, _| {
+        let damaged = || corrupt(Family::Programs, key)(Malformed);
+        let id = key.try_into().map(u32::from_be_bytes).map_err(|_| damaged())?;
+        let Some(progress) = database.get(Family::ProgramProgress, key)? else {
+            return Err(damaged());
+        };
+        let damaged = || corrupt(Family::ProgramProgress, key)(Malformed);
+        let mut progress: Value = serde_json::from_slice(&progress).map_err(|_| damaged())?;
+        // A step that was cut short has written all of it or nothing.
+        let Some(number) = progress[NUMBER].as_u64() else { return Ok(()) };
+        let members = progress.as_object_mut().ok_or_else(damaged)?;
+        members.remove(NUMBER);
+        if let Some(part) = members.get_mut(PART).and_then(Value::as_object_mut) {
+            let number = part.remove(NUMBER).as_ref().and_then(Value::as_u64);
+            let place = number.and_then(|number| queued.places.get(&number)).copied();
+            match place {
+                Some(place) => drop(part.insert(PLACE.to_owned(), place.into())),
+                // Of a ledger that is not there: the program has it all before it.
+                None => drop(members.remove(PART)),
+            }
+        }
+        let row = serde_json::to_vec(&progress).map_err(|_| damaged())?;
+        batch.put_raw(Family::ProgramProgress, key, &row)?;
+        let consumer = Consumer::new(needs(), queued.place_before_what_follows(number));
+        consumers.push((consumer_name(ProgramId(id)), Some(consumer)));
+        Ok(())
+    })?;
+    feed::put(&mut batch, &consumers)?;
+    batch.delete_range(Family::ProgramQueue, &[0; 8], &[u8::MAX; 9])?;
+    database.write_synced(batch)
+}
+
+/// The queue of an earlier version.
+struct Queued {
+    /// Numbers that were queued, ascending.
+    numbers: Vec<u64>,
+    /// The places of their ledgers.
+    places: HashMap<u64, u64>,
+    /// The place of the ledger that was ingested last.
+    last: u64,
+}
+
+impl Queued {
+    fn load(database: &Database) -> Result<Self, StoreError> {
+        let coverage = load_coverage(database)?;
+        let (mut numbers, mut places) = (Vec::new(), HashMap::new());
+        database.scan(Family::ProgramQueue, |key, value| {
+            let damaged = || corrupt(Family::ProgramQueue, key)(Malformed);
+            let number = key.try_into().map(u64::from_be_bytes).map_err(|_| damaged())?;
+            let ledger = LedgerKey::decode(value).ok_or_else(damaged)?.0;
+            numbers.push(number);
+            places.insert(number, coverage.place_of(ledger).ok_or_else(damaged)?);
+            Ok(())
+        })?;
+        Ok(Self { numbers, places, last: coverage.places() })
+    }
+
+    /// The place before that of the first ledger after a number: everything from there on is unseen.
+    fn place_before_what_follows(&self, number: u64) -> u64 {
+        let next = self.numbers.partition_point(|queued| *queued <= number);
+        let place = self.numbers.get(next).and_then(|next| self.places.get(next));
+        place.map_or(self.last, |place| place - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::super::FORMAT_ROW;
+    use super::*;
+    use crate::decode::decode;
+    use crate::domain::{LedgerSeq, Network};
+    use crate::source::sandbox::{Sandbox, SandboxConfig};
+    use crate::store::{
+        Durability, IndexOptions, PreparedLedger, RAW_DIRECTORY, Store, program_consumer,
+    };
+
+    fn network() -> Network {
+        Network::from_name_or_passphrase("local")
+    }
+
+    /// Stores ledgers 2 to 13, the last four before the others.
+    fn fill(directory: &Path) {
+        let config = SandboxConfig {
+            network: network(),
+            seed: 11,
+            start_time: 1_750_000_000,
+            close_interval: 5,
+            transactions_per_ledger: 0..=1,
+        };
+        let mut sandbox = Sandbox::new(config).unwrap();
+        let ledgers: Vec<_> = (2..=13).map(|_| sandbox.next_ledger().unwrap()).collect();
+        let store = Store::open(directory, Some(&network())).unwrap();
+        for xdr in ledgers[8..].iter().chain(&ledgers[..8]) {
+            let view = decode(xdr, network().id()).unwrap();
+            let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
+            store.commit(prepared, Durability::Synced).unwrap();
+        }
+    }
+
+    /// Makes it a directory of format 2.2 in which these are left in the queue, and programs have seen it up
+    /// to a number, and perhaps a part of the ledger with another.
+    fn make_old(directory: &Path, queue: &[(u64, u32)], programs: &[(u32, u64, Option<u64>)]) {
+        let database = Database::open(&directory.join(RAW_DIRECTORY)).unwrap();
+        let mut batch = database.batch();
+        batch.put_raw(Family::Meta, FORMAT_ROW, &[0, 2, 0, 2]).unwrap();
+        for (number, ledger) in queue {
+            let ledger = LedgerKey(LedgerSeq(*ledger)).encode();
+            batch.put_raw(Family::ProgramQueue, &number.to_be_bytes(), &ledger).unwrap();
+        }
+        for (id, number, part) in programs {
+            let part = part.map(|part| format!(",\"part\":{{\"queue\":{part},\"from\":3}}"));
+            let progress = format!(
+                "{{\"queue\":{number},\"log\":0,\"executions\":5,\"row_bytes\":9,\
+                 \"errors_in_a_row\":0{}}}",
+                part.unwrap_or_default()
+            );
+            batch.put_raw(Family::Programs, &id.to_be_bytes(), b"{}").unwrap();
+            batch.put_raw(Family::ProgramProgress, &id.to_be_bytes(), progress.as_bytes()).unwrap();
+            let name = program_consumer(ProgramId(*id));
+            batch.delete_raw(Family::Consumers, name.as_bytes()).unwrap();
+        }
+        database.write_synced(batch).unwrap();
+    }
+
+    #[test]
+    fn programs_go_on_where_they_were() {
+        let directory = tempfile::tempdir().unwrap();
+        fill(directory.path());
+        // The ledgers 6 to 9 are unseen by somebody: the last four that came.
+        let queue = [(500, 6), (520, 7), (540, 8), (560, 9)];
+        let programs = [(1, 499, None), (2, 530, Some(540)), (3, 560, None), (4, 900, None)];
+        make_old(directory.path(), &queue, &programs);
+        // It does no harm to do it twice.
+        for _ in 0..2 {
+            let store = Store::open(directory.path(), None).unwrap();
+            let place =
+                |id| store.consumer(&program_consumer(ProgramId(id))).map(|found| found.place);
+            assert_eq!([1, 2, 3, 4].map(place), [Some(8), Some(10), Some(12), Some(12)]);
+            let next: Vec<u32> = store.fed_after(8, 9).iter().map(|fed| fed.ledger.0).collect();
+            assert_eq!(next, [6, 7, 8, 9]);
+            let progress = store.program_progress(ProgramId(2)).unwrap().unwrap();
+            let progress: Value = serde_json::from_slice(&progress).unwrap();
+            assert_eq!(progress["part"], serde_json::json!({ "place": 11, "from": 3 }));
+            assert!(progress.get("queue").is_none() && progress["executions"] == 5, "{progress}");
+            drop(store);
+            let database = Database::open(&directory.path().join(RAW_DIRECTORY)).unwrap();
+            database.scan(Family::ProgramQueue, |_, _| panic!("the queue is empty")).unwrap();
+            let mut batch = database.batch();
+            batch.put_raw(Family::Meta, FORMAT_ROW, &[0, 2, 0, 2]).unwrap();
+            database.write_synced(batch).unwrap();
+        }
+    }
+}

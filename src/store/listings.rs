@@ -1,0 +1,145 @@
+//! To which contracts ledgers were restricted when they were stored, in the order of ingestion. The row of a
+//! ledger says whether it was restricted at all; the lists are kept here, each with the place from which on
+//! it held.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::bytes::{Malformed, Reader};
+use super::columns::Family;
+use super::database::{Database, corrupt};
+use super::{Store, StoreError};
+use crate::domain::{ContractId, LedgerSeq};
+
+/// The only contracts that are indexed; none when all are.
+pub(super) type Listed = Option<Arc<BTreeSet<ContractId>>>;
+
+/// All lists, each with the place of the first ledger that it held for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Listings(Vec<(u64, Listed)>);
+
+impl Listings {
+    /// Reads what is stored.
+    pub(super) fn load(database: &Database) -> Result<Self, StoreError> {
+        let mut found = Vec::new();
+        database.scan(Family::Listings, |key, value| {
+            let listing = <[u8; 8]>::try_from(key)
+                .map_err(|_| Malformed)
+                .and_then(|key| Ok((u64::from_be_bytes(key), decode(value)?)));
+            found.push(listing.map_err(corrupt(Family::Listings, key))?);
+            Ok(())
+        })?;
+        Ok(Self(found))
+    }
+
+    /// Whether a ledger that is stored under this list is the first that is.
+    pub(super) fn is_new(&self, listed: &Listed) -> bool {
+        match self.0.last() {
+            Some((_, last)) => last != listed,
+            None => listed.is_some(),
+        }
+    }
+
+    /// Takes over a list that holds from a place on.
+    pub(super) fn push(&mut self, place: u64, listed: Listed) {
+        self.0.push((place, listed));
+    }
+
+    /// The list that held at a place. Earlier versions did not keep theirs: the first that is known counts for
+    /// the ledgers before it.
+    fn at(&self, place: u64) -> Option<&Listed> {
+        let at = self.0.partition_point(|(first, _)| *first <= place).saturating_sub(1);
+        self.0.get(at).map(|(_, listed)| listed)
+    }
+}
+
+pub(super) fn encode(listed: &Listed) -> Vec<u8> {
+    let Some(listed) = listed else { return vec![0] };
+    let mut out = Vec::with_capacity(1 + 32 * listed.len());
+    out.push(1);
+    listed.iter().for_each(|id| out.extend_from_slice(id.as_bytes()));
+    out
+}
+
+fn decode(bytes: &[u8]) -> Result<Listed, Malformed> {
+    let (first, ids) = bytes.split_first().ok_or(Malformed)?;
+    match first {
+        0 if ids.is_empty() => Ok(None),
+        1 => {
+            let mut reader = Reader::new(ids);
+            let ids = (0..ids.len() / 32).map(|_| Ok(ContractId(*reader.array()?)));
+            let ids = ids.collect::<Result<BTreeSet<_>, Malformed>>()?;
+            reader.end()?;
+            Ok(Some(Arc::new(ids)))
+        }
+        _ => Err(Malformed),
+    }
+}
+
+impl Store {
+    /// Whether a stored ledger was restricted to contracts of which one of these is none, so that
+    /// transactions of that one were left out. `now` is the list that holds now; it is assumed for ledgers
+    /// that an earlier version stored.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub fn leaves_out(
+        &self,
+        ledger: LedgerSeq,
+        contracts: &[ContractId],
+        now: Option<&BTreeSet<ContractId>>,
+    ) -> Result<bool, StoreError> {
+        let may_be = |settings: super::indexed_as::Settings| {
+            settings.list().iter().any(|indexed_as| indexed_as.listed_contracts)
+        };
+        if !self.coverage.read().range_of(ledger).is_some_and(|range| may_be(range.sums.settings)) {
+            return Ok(false);
+        }
+        if !self.ledger(ledger)?.is_some_and(|row| row.indexed_as.listed_contracts) {
+            return Ok(false);
+        }
+        let lacks_one =
+            |listed: &BTreeSet<ContractId>| contracts.iter().any(|id| !listed.contains(id));
+        let coverage = self.coverage.read();
+        let mut verdicts = coverage.listings.0.iter().filter_map(|(_, listed)| listed.as_deref());
+        let Some(first) = verdicts.next().map(lacks_one) else {
+            return Ok(now.is_none_or(lacks_one));
+        };
+        if verdicts.all(|listed| lacks_one(listed) == first) {
+            return Ok(first);
+        }
+        let listed = coverage.place_of(ledger).and_then(|place| coverage.listings.at(place));
+        Ok(listed.and_then(|listed| listed.as_deref()).is_none_or(lacks_one))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_survive_a_round_trip() {
+        let some = |ids: &[u8]| {
+            Some(Arc::new(ids.iter().map(|id| ContractId([*id; 32])).collect::<BTreeSet<_>>()))
+        };
+        for listed in [None, some(&[]), some(&[1]), some(&[1, 2, 9])] {
+            assert_eq!(decode(&encode(&listed)), Ok(listed));
+        }
+        for damaged in [&[][..], &[2], &[0, 1], &[1, 2]] {
+            assert_eq!(decode(damaged), Err(Malformed), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_holds_until_the_next() {
+        let listed = |id: u8| Some(Arc::new(BTreeSet::from([ContractId([id; 32])])));
+        let mut listings = Listings::default();
+        assert!(!listings.is_new(&None) && listings.is_new(&listed(1)));
+        assert_eq!(listings.at(7), None);
+        listings.push(5, listed(1));
+        listings.push(9, None);
+        assert!(listings.is_new(&listed(1)) && !listings.is_new(&None));
+        let at = |place| listings.at(place).unwrap().clone();
+        assert_eq!([at(1), at(5), at(8), at(9)], [listed(1), listed(1), listed(1), None]);
+    }
+}

@@ -1,0 +1,134 @@
+//! A process that stores ledgers in every way and feeds a consumer meanwhile is killed again and again.
+//!
+//! Small: 8 kills; full: 200.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use orrery::store::{Consumed, Durability, Store, audit};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::consumers::{
+    CHAIN, FIRST, LEDGERS, WITNESS, assert_all_once, open, prepared, scratch, witness,
+};
+use crate::common::size;
+
+const DIRECTORY: &str = "ORRERY_TEST_FEED_DIRECTORY";
+const SEED: &str = "ORRERY_TEST_FEED_SEED";
+/// The test that is the process.
+const PROCESS: &str = "feed::kills::the_process_that_is_killed";
+
+/// Stores what is missing: live ledgers, backfills backwards, and imports that are durable later.
+fn store_all(store: &Store, rng: &mut ChaCha8Rng) {
+    loop {
+        let last = FIRST + LEDGERS - 1;
+        let is_stored = |ledger: &u32| store.range_of((*ledger).into()).is_some();
+        let missing: Vec<u32> = (FIRST..=last).filter(|ledger| !is_stored(ledger)).collect();
+        let Some(any) = missing.choose(rng).copied() else { return };
+        let newest = store.status().latest().map_or(FIRST + 20, |latest| latest.0 + 1);
+        let (ledgers, durability): (Vec<u32>, _) = match rng.random_range(0..3) {
+            0 => ((newest..=last.min(newest + 1)).collect(), Durability::Synced),
+            1 => ((any.saturating_sub(3).max(FIRST)..=any).rev().collect(), Durability::Synced),
+            _ => ((any..=last.min(any + 5)).collect(), Durability::Deferred),
+        };
+        for ledger in ledgers {
+            store.commit(prepared(&CHAIN[(ledger - FIRST) as usize]), durability).unwrap();
+        }
+        if rng.random_bool(0.3) {
+            store.flush().unwrap();
+        }
+    }
+}
+
+fn feed_all(store: &Store, done: &AtomicBool) {
+    loop {
+        let was_done = done.load(Ordering::SeqCst);
+        match store.consume(WITNESS.name, 3, witness).unwrap() {
+            Consumed::Nothing if was_done => return,
+            Consumed::Nothing => std::thread::yield_now(),
+            Consumed::Ledgers(_) | Consumed::Again => {}
+        }
+    }
+}
+
+/// Does nothing unless it is started by the test below.
+#[test]
+fn the_process_that_is_killed() {
+    let Ok(directory) = std::env::var(DIRECTORY) else { return };
+    let seed = std::env::var(SEED).unwrap().parse().unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let store = Arc::new(open(Path::new(&directory), &[WITNESS]));
+    let done = AtomicBool::new(false);
+    println!("begins");
+    std::thread::scope(|scope| {
+        scope.spawn(|| feed_all(&store, &done));
+        store_all(&store, &mut rng);
+        store.flush().unwrap();
+        done.store(true, Ordering::SeqCst);
+    });
+}
+
+fn start(directory: &Path, seed: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", PROCESS, "--nocapture"])
+        .env(DIRECTORY, directory)
+        .env(SEED, seed.to_string())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_consumer_sees_every_ledger_once_through_kills() {
+    let kills = size::choose(8, 200);
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let (mut killed, mut rounds, mut seed) = (0, 0, 0);
+    // How long a process takes that is left alone.
+    let mut whole = Duration::from_secs(2);
+    while killed < kills {
+        let directory = scratch();
+        rounds += 1;
+        loop {
+            seed += 1;
+            let begun = Instant::now();
+            let mut child = start(directory.path(), seed);
+            let leave_alone = rounds == 1 || killed == kills;
+            let until = begun + whole.mul_f64(rng.random_range(0.1..1.0));
+            let ended = loop {
+                if let Some(status) = child.try_wait().unwrap() {
+                    break Some(status);
+                }
+                if !leave_alone && Instant::now() > until {
+                    break None;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            };
+            if let Some(status) = ended {
+                assert!(status.success(), "the process failed");
+                if rounds == 1 {
+                    whole = begun.elapsed();
+                }
+                break;
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            killed += 1;
+            let store = open(directory.path(), &[WITNESS]);
+            let cursor = store.cursor(WITNESS.name).unwrap().unwrap();
+            assert!(cursor <= store.last_place(), "nothing that was seen is gone");
+        }
+        let store = open(directory.path(), &[WITNESS]);
+        assert_eq!(store.last_place(), u64::from(LEDGERS));
+        assert_eq!(store.consumer(WITNESS.name).unwrap().lag, 0);
+        assert_all_once(&store);
+        drop(store);
+        let audit = audit(directory.path(), None, &|_| {}).unwrap();
+        assert_eq!((audit.problems, audit.drift), (Vec::new(), Vec::new()));
+    }
+    println!("{killed} kills in {rounds} directories of {LEDGERS} ledgers");
+}

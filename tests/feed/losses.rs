@@ -1,0 +1,231 @@
+//! Retention beside consumers that lag, or take nothing: what they lose is told to the ledger, and what
+//! they are given is all there.
+
+use std::collections::BTreeSet;
+
+use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
+use orrery::store::{
+    Begins, Consumed, ConsumerSpec, Durability, EventQuery, FedLedger, Needs, Retention, Store,
+    StoreError, TopicFilter, TransactionQuery,
+};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
+
+use super::consumers::{FIRST, add, open, scratch};
+use crate::common::size;
+
+const LAST: u32 = FIRST + 29;
+const CONSUMERS: [ConsumerSpec; 3] = [
+    spec("events", Needs { events: true, raw_ledgers: false, transactions: false }),
+    spec("transactions", Needs { events: false, raw_ledgers: false, transactions: true }),
+    spec("everything", Needs { events: true, raw_ledgers: true, transactions: true }),
+];
+
+const fn spec(name: &'static str, needs: Needs) -> ConsumerSpec {
+    ConsumerSpec { name, families: &["seen"], needs, begins: Begins::AtTheBeginning }
+}
+
+/// What must be told of a consumer.
+#[derive(Default, Clone, PartialEq)]
+struct Model {
+    passed: usize,
+    active: bool,
+    seen: BTreeSet<u32>,
+    lost: LedgerSet,
+}
+
+struct History {
+    rng: ChaCha8Rng,
+    directory: TempDir,
+    store: Option<Store>,
+    /// In the order of ingestion.
+    stored: Vec<u32>,
+    models: [Model; 3],
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let directory = scratch();
+        let store = Some(open(directory.path(), &CONSUMERS));
+        let model = Model { active: true, ..Model::default() };
+        let models = std::array::from_fn(|_| model.clone());
+        Self { rng: ChaCha8Rng::seed_from_u64(seed), directory, store, stored: Vec::new(), models }
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().unwrap()
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..12) {
+            0..4 => self.ledgers(),
+            4..8 => self.consume(),
+            8 => {
+                let one = self.rng.random_range(0..3);
+                self.models[one].active = self.rng.random_bool(0.5);
+                self.store().set_active(CONSUMERS[one].name, self.models[one].active);
+            }
+            9 | 10 => self.prune(),
+            _ => {
+                drop(self.store.take());
+                self.store = Some(open(self.directory.path(), &CONSUMERS));
+                self.models.iter_mut().for_each(|model| model.active = true);
+            }
+        }
+        for (spec, model) in CONSUMERS.iter().zip(&self.models) {
+            let told = self.store().consumer(spec.name).unwrap();
+            assert_eq!((told.place, told.active), (model.passed as u64, model.active));
+            assert_eq!(told.lost, model.lost, "{}", spec.name);
+            assert_eq!(told.lag, (self.stored.len() - model.passed) as u64);
+            let passed = &self.stored[..model.passed];
+            assert!(
+                passed
+                    .iter()
+                    .all(|it| model.seen.contains(it) || model.lost.contains(LedgerSeq(*it)))
+            );
+            assert!(model.seen.iter().all(|it| !model.lost.contains(LedgerSeq(*it))));
+        }
+    }
+
+    fn ledgers(&mut self) {
+        let missing: Vec<u32> = (FIRST..=LAST).filter(|it| !self.stored.contains(it)).collect();
+        let Some(first) = missing.choose(&mut self.rng).copied() else { return };
+        let first = if self.rng.random_bool(0.5) { missing[0] } else { first };
+        let most = self.rng.random_range(1..6);
+        let deferred = self.rng.random_bool(0.5);
+        let durability = if deferred { Durability::Deferred } else { Durability::Synced };
+        for ledger in (first..).take(most).filter(|it| missing.contains(it)) {
+            add(self.store(), ledger..=ledger, durability);
+            self.stored.push(ledger);
+        }
+        self.store().flush().unwrap();
+    }
+
+    fn consume(&mut self) {
+        let one = self.rng.random_range(0..3);
+        let (spec, most) = (&CONSUMERS[one], self.rng.random_range(1..8));
+        let store = self.store.as_ref().unwrap();
+        let mut handed = Vec::new();
+        let consumed = store.consume(spec.name, most, |fed, effects| {
+            handed.push(fed.ledger.0);
+            assert_is_whole(store, fed, spec.needs);
+            effects.put("seen", fed.ledger.0.to_be_bytes(), [])
+        });
+        let model = &mut self.models[one];
+        let next = &self.stored[model.passed..self.stored.len().min(model.passed + most)];
+        let expected = match next.len() as u64 {
+            0 => Consumed::Nothing,
+            ledgers => Consumed::Ledgers(ledgers),
+        };
+        assert_eq!(consumed.unwrap(), expected);
+        let left = next.iter().copied().filter(|it| !model.lost.contains(LedgerSeq(*it)));
+        assert_eq!(handed, left.collect::<Vec<_>>());
+        model.passed += next.len();
+        model.seen.extend(handed);
+    }
+
+    fn prune(&mut self) {
+        let mut kept = || self.rng.random_bool(0.7).then(|| self.rng.random_range(1..25));
+        let (raw_ledgers, events, transactions) = (kept(), kept(), kept());
+        let wait_for_consumers = self.rng.random_range(0..20);
+        let retention = Retention { raw_ledgers, events, transactions, wait_for_consumers };
+        while !self.store().prune(&retention).unwrap().is_nothing() {}
+        let Some(latest) = self.stored.iter().max().copied() else { return };
+        loop {
+            let before = self.models.clone();
+            let floor = |kept: Option<u32>, needed: fn(Needs) -> bool| {
+                let wanted = kept.map_or(0, |kept| (latest + 1).saturating_sub(kept));
+                let waits =
+                    |(spec, model): &(&ConsumerSpec, &Model)| model.active && needed(spec.needs);
+                let waiting = CONSUMERS.iter().zip(&before).filter(waits);
+                let awaited = waiting.flat_map(|(_, model)| {
+                    let unseen = self.stored[model.passed..].iter().copied();
+                    unseen.filter(|it| !model.lost.contains(LedgerSeq(*it)))
+                });
+                let within = |it: &u32| *it < wanted && *it + wait_for_consumers >= wanted;
+                awaited.filter(within).min().unwrap_or(wanted)
+            };
+            let floors = [
+                floor(raw_ledgers, |needs| needs.raw_ledgers),
+                floor(events, |needs| needs.events),
+                floor(transactions, |needs| needs.transactions),
+            ];
+            for (spec, model) in CONSUMERS.iter().zip(&mut self.models) {
+                let Needs { raw_ledgers, events, transactions } = spec.needs;
+                let needed = floors.into_iter().zip([raw_ledgers, events, transactions]);
+                let floor = needed.filter(|(_, needed)| *needed).map(|(floor, _)| floor).max();
+                let gone = self.stored[model.passed..].iter().filter(|it| Some(**it) < floor);
+                gone.for_each(|it| model.lost.insert(LedgerRange::new(*it, *it)));
+            }
+            // Nobody waits for what is lost.
+            if self.models == before {
+                return;
+            }
+        }
+    }
+}
+
+/// All that a consumer needs of a ledger that it is given is there.
+fn assert_is_whole(store: &Store, fed: &FedLedger, needs: Needs) {
+    let counts = store.ledger(fed.ledger).unwrap().unwrap().counts;
+    let ledgers = Some(LedgerRange { first: fed.ledger, last: fed.ledger });
+    if needs.raw_ledgers {
+        assert!(store.raw_ledger(fed.ledger).unwrap().is_some(), "{fed:?}");
+    }
+    if needs.events {
+        let (contracts, topics) = (Vec::new(), TopicFilter::default());
+        let page = Page { limit: usize::MAX, ..Page::first(1) };
+        let mut found = 0;
+        let query = EventQuery { ledgers, contracts, topics, page };
+        store.events(&query, |_| found += 1).unwrap();
+        assert_eq!(found, counts.events(), "{fed:?}");
+    }
+    if needs.transactions {
+        let page = Page { limit: usize::MAX, ..Page::first(1) };
+        let mut found = 0;
+        let query = TransactionQuery { ledgers, contracts: Vec::new(), page };
+        store.transactions(&query, |_| found += 1).unwrap();
+        assert_eq!(found, counts.stored_transactions, "{fed:?}");
+    }
+}
+
+/// Small: 60 histories; full: 10,000.
+#[test]
+fn what_consumers_lose_is_told_to_the_ledger() {
+    for seed in 0..size::choose(60, 10_000) {
+        let history = std::panic::catch_unwind(|| {
+            let mut history = History::new(seed);
+            (0..40).for_each(|_| history.step());
+        });
+        if let Err(panic) = history {
+            eprintln!("history {seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// What was read of a ledger while retention removed it is not written.
+#[test]
+fn a_ledger_that_goes_while_it_is_read_is_lost_and_not_seen() {
+    let directory = scratch();
+    let store = open(directory.path(), &CONSUMERS);
+    add(&store, FIRST..=LAST, Durability::Synced);
+    store.set_active("events", false);
+    let retention = Retention { events: Some(10), ..Retention::default() };
+    let mut handed = 0;
+    let consumed = store.consume("events", 1, |fed, effects| {
+        handed += 1;
+        // Retention comes in between.
+        while !store.prune(&retention).unwrap().is_nothing() {}
+        effects.put("seen", fed.ledger.0.to_be_bytes(), [])
+    });
+    assert_eq!((consumed.unwrap(), handed), (Consumed::Again, 1));
+    let passed = store.consume::<StoreError>("events", 1, |fed, _| panic!("{fed:?} is lost"));
+    assert_eq!(passed.unwrap(), Consumed::Ledgers(1));
+    let told = store.consumer("events").unwrap();
+    assert_eq!((told.place, told.lost.ranges()), (1, &[LedgerRange::new(FIRST, LAST - 10)][..]));
+    let view = store.consumer_view("events").unwrap();
+    view.scan("seen", &[], |_, _| panic!("it has seen nothing")).unwrap();
+}
