@@ -11,10 +11,8 @@ use bytes::Bytes;
 use futures_util::{FutureExt, Stream};
 use parking_lot::Mutex;
 use warp::Buf;
-use warp::http::header::{
-    ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
-};
-use warp::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use warp::http::header::{CONNECTION, CONTENT_TYPE};
+use warp::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use warp::reply::Response;
 
 use super::allowance::{Allowance, ROOM};
@@ -25,6 +23,7 @@ use super::budgets::{Budgets, Holding, place, refused};
 use super::client::{Client, Waiting};
 use super::identity::{self, Identity};
 use super::limits::Limits;
+use super::replies::{Reply, failure, options, success};
 use super::route::{Call, Handler, PathValues, Route, Work};
 use super::router::{Match, Router};
 use super::{
@@ -423,9 +422,6 @@ impl Gate {
     }
 }
 
-/// A response whose body does not hold anything yet.
-type Reply = warp::http::Response<Bytes>;
-
 /// What is taken for a body before it is read.
 struct Intake {
     largest: usize,
@@ -438,53 +434,6 @@ fn finish(answer: Answer, wants_gzip: bool) -> Finished {
     // Whatever goes wrong with compressing, the answer itself is there.
     let compressed = wants_gzip.then(|| compression::gzip(&answer.body).ok().flatten());
     Finished::new(answer, compressed.flatten())
-}
-
-fn success(finished: Finished) -> Reply {
-    let Finished { status, media_type, body, gzipped } = finished;
-    let mut response = Reply::new(body);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-    if gzipped {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    response
-}
-
-fn options(found: Match<'_>) -> Reply {
-    let mut response = Reply::default();
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    if let Match::Options(resource) = found {
-        insert_allow(response.headers_mut(), &resource.allow);
-    }
-    response
-}
-
-fn insert_allow(headers: &mut HeaderMap, methods: &str) {
-    // Names of methods are visible ASCII.
-    if let Ok(methods) = HeaderValue::from_str(methods) {
-        headers.insert(ALLOW, methods);
-    }
-}
-
-/// A failure as its route spells it, with the headers that HTTP asks for.
-fn failure(error: &ApiError, spelled: Answer) -> Reply {
-    let mut response = Reply::new(spelled.body.into());
-    *response.status_mut() = spelled.status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(spelled.media_type));
-    if let Some(seconds) = error.retry_after() {
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    if let ApiError::Method { allow, .. } = error {
-        insert_allow(headers, allow);
-    }
-    if spelled.status == StatusCode::UNAUTHORIZED {
-        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    response
 }
 
 fn log_failure(head: &Head, id: &HeaderValue, error: &ApiError) {

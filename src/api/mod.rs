@@ -29,6 +29,7 @@ mod limits;
 mod metrics;
 mod page;
 mod params;
+mod replies;
 mod retroshade;
 mod route;
 mod router;

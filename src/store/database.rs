@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
-    DBPinnableSlice, DBRawIterator, Options, ReadOptions, SliceTransform, SnapshotWithThreadMode,
-    WriteBatch,
+    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBPinnableSlice, DBRawIterator, ReadOptions,
+    SnapshotWithThreadMode, WriteBatch,
 };
 
 use super::StoreError;
@@ -17,33 +16,9 @@ use super::bytes::Malformed;
 use super::columns::{BlockKey, Family, Key};
 use super::compression::{self, Content};
 use super::faults::{Faults, WriteKind};
-use super::indexes::tx_by_hash::HashTag;
+use super::options;
 use super::writes::{Write, Writes};
 use crate::domain::{EventId, LedgerSeq};
-
-/// Blocks of decompressed records; the rest of the cache is RocksDB's own indexes and filters.
-const BLOCK_CACHE_BYTES: usize = 64 << 20;
-/// Lets the cache find out how large its entries are.
-const CHARGE_ESTIMATED_BY_CACHE: usize = 0;
-/// Written but not yet sorted rows, over all families.
-const WRITE_BUFFER_BYTES: usize = 64 << 20;
-/// Log that a start after a crash has to read again: it takes some 20 ms for each megabyte.
-const LOG_BYTES: u64 = 16 << 20;
-/// Keeps descriptors far below the usual limit of 1,024.
-const MAX_OPEN_FILES: i32 = 512;
-/// RocksDB's own log: enough to explain a problem, never more than a few megabytes.
-const LOG_FILE_BYTES: usize = 1 << 20;
-const LOG_FILES: usize = 4;
-/// Files of new rows before they are sorted into the others: fewer, and an import spends its time on
-/// sorting the same rows again and again; more, and a reader has to look into each of them.
-const NEW_FILES_BEFORE_COMPACTION: i32 = 8;
-/// Unit of reading of event blocks and transactions.
-const RECORD_BLOCK_BYTES: usize = 4 << 10;
-/// Bits of a file's filter for each hash in it: one in a hundred files is looked into in vain (RocksDB's
-/// manual, "RocksDB Bloom Filter").
-const HASH_FILTER_BITS: f64 = 10.0;
-/// Unit of reading and compression of indexes.
-const INDEX_BLOCK_BYTES: usize = 8 << 10;
 
 /// An open database with all families.
 pub(super) struct Database {
@@ -76,10 +51,10 @@ impl Database {
         wanted: &[String],
         acknowledged: Option<Acknowledged>,
     ) -> Result<Self, StoreError> {
-        let cache = Cache::new_hyper_clock_cache(BLOCK_CACHE_BYTES, CHARGE_ESTIMATED_BY_CACHE);
-        let options = database_options();
+        let cache = options::cache();
+        let settings = options::database();
         let there =
-            if path.join("CURRENT").exists() { DB::list_cf(&options, path)? } else { vec![] };
+            if path.join("CURRENT").exists() { DB::list_cf(&settings, path)? } else { vec![] };
         let is_own = |name: &String| {
             name == rocksdb::DEFAULT_COLUMN_FAMILY_NAME
                 || Family::ALL.iter().any(|family| family.name() == name)
@@ -93,8 +68,8 @@ impl Database {
         let names = families.iter().map(|(name, _)| (*name).to_owned()).collect();
         let families = families
             .into_iter()
-            .map(|(name, like)| ColumnFamilyDescriptor::new(name, family_options(like, &cache)));
-        let db = DB::open_cf_descriptors(&options, path, families)?;
+            .map(|(name, like)| ColumnFamilyDescriptor::new(name, options::family(like, &cache)));
+        let db = DB::open_cf_descriptors(&settings, path, families)?;
         let writes = Writes::new(acknowledged);
         Ok(Self { db, families: names, writes, cache, event_blocks: BlockCache::new() })
     }
@@ -102,15 +77,15 @@ impl Database {
     /// Opens a database that is there already, without changing it. What only its log holds is read
     /// from there. Of the wanted families that not every store has, those that are there are opened.
     pub(super) fn open_read_only(path: &Path, wanted: &[Family]) -> Result<Self, StoreError> {
-        let cache = Cache::new_hyper_clock_cache(BLOCK_CACHE_BYTES, CHARGE_ESTIMATED_BY_CACHE);
-        let options = database_options();
-        let there = DB::list_cf(&options, path)?;
+        let cache = options::cache();
+        let settings = options::database();
+        let there = DB::list_cf(&settings, path)?;
         let families =
             Family::ALL.iter().chain(wanted).filter(|family| there.contains(&family.name().into()));
         let families = families.map(|family| {
-            ColumnFamilyDescriptor::new(family.name(), family_options(*family, &cache))
+            ColumnFamilyDescriptor::new(family.name(), options::family(*family, &cache))
         });
-        let db = DB::open_cf_descriptors_read_only(&options, path, families, false)?;
+        let db = DB::open_cf_descriptors_read_only(&settings, path, families, false)?;
         let (families, writes) = (Vec::new(), Writes::new(None));
         Ok(Self { db, families, writes, cache, event_blocks: BlockCache::new() })
     }
@@ -468,85 +443,6 @@ fn past_caches() -> ReadOptions {
     let mut options = in_order();
     options.set_verify_checksums(true);
     options.fill_cache(false);
-    options
-}
-
-fn database_options() -> Options {
-    let mut options = Options::default();
-    options.create_if_missing(true);
-    options.create_missing_column_families(true);
-    // Families are flushed together, so that what was written without a log is lost as a whole.
-    options.set_atomic_flush(true);
-    options.set_db_write_buffer_size(WRITE_BUFFER_BYTES);
-    options.set_max_total_wal_size(LOG_BYTES);
-    options.set_max_open_files(MAX_OPEN_FILES);
-    options.set_max_background_jobs(2);
-    options.set_bytes_per_sync(1 << 20);
-    options.set_max_log_file_size(LOG_FILE_BYTES);
-    options.set_keep_log_file_num(LOG_FILES);
-    // Statistics of every file would be read at every start, with no use here.
-    options.set_skip_stats_update_on_db_open(true);
-    options
-}
-
-fn family_options(family: Family, cache: &Cache) -> Options {
-    let mut table = BlockBasedOptions::default();
-    table.set_block_cache(cache);
-    table.set_cache_index_and_filter_blocks(true);
-    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-    table.set_format_version(6);
-    let mut options = Options::default();
-    match family {
-        Family::Meta
-        | Family::Ranges
-        | Family::Runs
-        | Family::Ledgers
-        | Family::Programs
-        | Family::ProgramProgress
-        | Family::ProgramQueue
-        | Family::Consumers
-        | Family::Listings => {
-            options.set_compression_type(DBCompressionType::None);
-            options.set_write_buffer_size(8 << 20);
-        }
-        Family::LedgerXdr => {
-            // Values are zstd frames already, and far larger than a block.
-            options.set_compression_type(DBCompressionType::None);
-            options.set_write_buffer_size(32 << 20);
-        }
-        Family::Events | Family::Transactions => {
-            // Values are compressed already.
-            table.set_block_size(RECORD_BLOCK_BYTES);
-            options.set_compression_type(DBCompressionType::None);
-            options.set_write_buffer_size(32 << 20);
-        }
-        Family::EventsByContract
-        | Family::EventsByTopic
-        | Family::TxByHash
-        | Family::TxByContract
-        | Family::Entries
-        | Family::Index(_)
-        | Family::KnownEntries
-        | Family::Wasm
-        | Family::Rows
-        | Family::RowLog
-        | Family::Executions
-        | Family::ProgramStats => {
-            table.set_block_size(INDEX_BLOCK_BYTES);
-            options.set_write_buffer_size(16 << 20);
-            // What is new is compressed lightly, because it is soon sorted again.
-            options.set_compression_type(DBCompressionType::Lz4);
-            options.set_bottommost_compression_type(DBCompressionType::Zstd);
-        }
-    }
-    if let Family::TxByHash = family {
-        // A hash is in one file; without a filter it would be looked for in all.
-        options.set_prefix_extractor(SliceTransform::create_fixed_prefix(HashTag::LEN));
-        table.set_bloom_filter(HASH_FILTER_BITS, false);
-        table.set_whole_key_filtering(false);
-    }
-    options.set_level_zero_file_num_compaction_trigger(NEW_FILES_BEFORE_COMPACTION);
-    options.set_block_based_table_factory(&table);
     options
 }
 

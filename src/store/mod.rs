@@ -29,6 +29,7 @@ mod ledger_batch;
 mod ledgers;
 mod listings;
 mod log_files;
+mod options;
 mod positions;
 mod prepare;
 mod programs;

@@ -1,0 +1,63 @@
+//! Replies as HTTP has them: status, headers and body of answers and failures.
+
+use bytes::Bytes;
+use warp::http::header::{
+    ALLOW, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
+};
+use warp::http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::ApiError;
+use super::answer::{Answer, Finished};
+use super::router::Match;
+
+/// A response whose body does not hold anything yet.
+pub(super) type Reply = warp::http::Response<Bytes>;
+
+/// An answer.
+pub(super) fn success(finished: Finished) -> Reply {
+    let Finished { status, media_type, body, gzipped } = finished;
+    let mut response = Reply::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    if gzipped {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
+}
+
+/// What answers OPTIONS: which methods there are.
+pub(super) fn options(found: Match<'_>) -> Reply {
+    let mut response = Reply::default();
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    if let Match::Options(resource) = found {
+        insert_allow(response.headers_mut(), &resource.allow);
+    }
+    response
+}
+
+fn insert_allow(headers: &mut HeaderMap, methods: &str) {
+    // Names of methods are visible ASCII.
+    if let Ok(methods) = HeaderValue::from_str(methods) {
+        headers.insert(ALLOW, methods);
+    }
+}
+
+/// A failure as its route spells it, with the headers that HTTP asks for.
+pub(super) fn failure(error: &ApiError, spelled: Answer) -> Reply {
+    let mut response = Reply::new(spelled.body.into());
+    *response.status_mut() = spelled.status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(spelled.media_type));
+    if let Some(seconds) = error.retry_after() {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let ApiError::Method { allow, .. } = error {
+        insert_allow(headers, allow);
+    }
+    if spelled.status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
