@@ -399,7 +399,7 @@ impl Feeder {
         let Batch { rows, up_to, more } = self.rows_after(id, from)?;
         // After the rows: what they needed of the tables is in the manifest by now.
         let Some(entry) = self.registry.get(id) else { return Ok(false) };
-        let now = Told::of(&entry.cell.lock().manifest, owner);
+        let now = Told::of(&entry.lock().manifest, owner);
         if known.is_none() || told.get(&id) != Some(&now) {
             let (project, own, schema) = (now.project.clone(), now.own, now.schema.clone());
             self.tables.apply(owner, vec![Change::Program { id, project, own, schema }])?;

@@ -49,7 +49,7 @@ impl Live {
     ) -> Self {
         if runner.questions.is_some() {
             // Whoever can be asked now may know what was missing.
-            registry.all().iter().for_each(|entry| entry.cell.lock().waiting.are_all_due());
+            registry.all().iter().for_each(|entry| entry.lock().waiting.are_all_due());
         }
         Self {
             runner: Arc::clone(runner),
@@ -81,7 +81,7 @@ impl Live {
 
     fn next_ledger(&self, entry: &Entry) -> Result<Turn, ProgramError> {
         let (manifest, progress) = {
-            let mut cell = entry.cell.lock();
+            let mut cell = entry.lock();
             cell.settle(&self.runner.store)?;
             if cell.deleted {
                 // Of its delete it was said that it failed.
@@ -96,7 +96,7 @@ impl Live {
         if self.registry.make_ready(entry)?.is_some() {
             return Ok(Turn::Idle);
         }
-        if self.runner.is_full(&self.registry, &manifest.owner) {
+        if self.runner.is_full(entry) {
             return self.stop_full(entry, &manifest);
         }
         let goes_on = |effects: &Effects| {
@@ -148,7 +148,7 @@ impl Live {
     /// Makes runs again for which there was not enough stored when they were made first.
     fn run_again(&self, entry: &Entry, manifest: &Manifest) -> Result<Turn, ProgramError> {
         let begun = Instant::now();
-        let due = entry.cell.lock().waiting.due(&self.runner.store, begun);
+        let due = entry.lock().waiting.due(&self.runner.store, begun);
         let (ledger, due) = match due {
             Due::Nothing => return Ok(Turn::Idle),
             Due::Later(wait) => return Ok(Turn::Later(wait)),
@@ -225,7 +225,7 @@ impl Live {
         missing: &LedgerSet,
     ) -> Result<bool, ProgramError> {
         let store = &self.runner.store;
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         cell.settle(store)?;
         if cell.deleted || cell.manifest.contracts != seen_with.contracts {
             return Ok(false);
@@ -246,7 +246,7 @@ impl Live {
 
     fn stop_full(&self, entry: &Entry, manifest: &Manifest) -> Result<Turn, ProgramError> {
         let because = ProgramError::Full(manifest.owner.to_string()).to_string();
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         if !cell.deleted {
             self.registry.change_manifest(&mut cell, |manifest| {
                 manifest.running = false;

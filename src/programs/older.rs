@@ -116,7 +116,7 @@ impl Older {
     /// A new order. It is on disk when this returns.
     pub(super) fn begin(&self, entry: &Entry, ledgers: LedgerRange) -> Result<Order, ProgramError> {
         let program = entry.id;
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         let mut orders = self.settled(program)?;
         if orders.running(program).is_some() {
             return Err(ProgramError::BackfillRuns(program));
@@ -134,7 +134,7 @@ impl Older {
     /// Ends an order.
     pub(super) fn cancel(&self, entry: &Entry) -> Result<Order, ProgramError> {
         let program = entry.id;
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         let mut orders = self.settled(program)?;
         if let Some(Work { order, .. }) = orders.running(program) {
             let cancelled = Order { state: State::Cancelled, ..order };
@@ -211,7 +211,7 @@ impl Older {
         let Some(mut work) = self.settled(program)?.running(program) else {
             return Ok(Turn::Idle);
         };
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         cell.settle(&self.runner.store)?;
         if cell.deleted {
             return Ok(Turn::Idle);
@@ -240,7 +240,7 @@ impl Older {
     /// Takes over how far an order has got over ledgers without runs; what came of runs is on disk, and
     /// known, already.
     fn keep(&self, entry: &Entry, work: &Work) -> Result<(), ProgramError> {
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         let mut orders = self.orders.lock();
         let Some(known) = orders.of(work).filter(|_| !cell.deleted) else { return Ok(()) };
         // Ledgers without runs are not worth a write each.
@@ -271,10 +271,10 @@ impl Older {
             order.reached(next);
             return Ok(true);
         }
-        let manifest = entry.cell.lock().manifest.clone();
+        let manifest = entry.shown().manifest;
         if !store.touches(ledger, &manifest.contracts)? {
             let is_whole = self.runner.is_whole(ledger, &manifest.contracts)?;
-            if entry.cell.lock().manifest.contracts == manifest.contracts {
+            if entry.lock().manifest.contracts == manifest.contracts {
                 if !is_whole {
                     order.misses(LedgerRange { first: ledger, last: ledger });
                 }
@@ -282,7 +282,7 @@ impl Older {
             }
             return Ok(true);
         }
-        if self.runner.is_full(&self.registry, &manifest.owner) {
+        if self.runner.is_full(entry) {
             order.state = State::Stopped;
             order.message = Some(ProgramError::Full(manifest.owner.to_string()).to_string());
             return Ok(true);

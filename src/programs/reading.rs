@@ -35,7 +35,7 @@ impl Programs {
         let mut tables = Vec::new();
         for Shelved { id, own, fits } in self.registry.shelf(owner) {
             let Some(entry) = self.registry.get(id) else { continue };
-            let manifest = entry.cell.lock().manifest.clone();
+            let manifest = entry.shown().manifest;
             let unreadable = match fits {
                 true => self.feeder.trouble(owner, id).map(|_| ROWS_MISSING),
                 false => Some(NO_ROOM),
@@ -100,7 +100,7 @@ impl Programs {
         let word = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
         let words: Vec<String> = message.split(word).map(str::to_ascii_lowercase).collect();
         for entry in self.registry.all() {
-            let manifest = &entry.cell.lock().manifest;
+            let manifest = entry.shown().manifest;
             if !manifest.public || own.iter().any(|it| it.id == entry.id) {
                 continue;
             }

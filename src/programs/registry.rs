@@ -1,18 +1,20 @@
 //! Which programs there are. Knows how they are deployed, changed and deleted, and that a change is on
 //! disk before anybody is told of it.
 
+mod cell;
 mod shelf;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
+pub use cell::{Cell, Entry};
 pub(super) use shelf::Shelved;
 
-use super::engine::{Engine, Module};
+use super::engine::Engine;
 use super::manifest::{Manifest, Progress};
-use super::waiting::Waiting;
 use super::{ProgramError, Settings, names};
 use crate::domain::{ContractId, Hash32, Owner, ProgramId};
 use crate::store::{ProgramChanges, Store, StoreError, program_consumer};
@@ -34,115 +36,14 @@ pub struct Deploy {
     pub public: bool,
 }
 
-/// A program in memory.
-pub struct Entry {
-    /// Its number.
-    pub id: ProgramId,
-    /// What it runs, once it has been made ready: see `Registry::make_ready`.
-    pub module: OnceLock<Module>,
-    /// Number of the last run with rows that was found when this process began.
-    pub log_at_start: u64,
-    /// What changes. Whoever changes it holds this until the change is on disk.
-    pub cell: Mutex<Cell>,
-}
-
-/// The part of a program that changes.
-pub struct Cell {
-    /// What it is.
-    pub manifest: Manifest,
-    /// How far it has got. Between writes it may be ahead of the disk by ledgers without runs.
-    pub progress: Progress,
-    /// Ledgers without runs since progress was last written.
-    pub unwritten: usize,
-    /// Other owners who have subscribed to it.
-    pub subscribers: BTreeSet<Owner>,
-    /// It is gone from the store; nothing may be written for it any more.
-    pub deleted: bool,
-    /// Runs that are to be made again.
-    pub waiting: Waiting,
-    /// A write failed, which may have been made all the same: what is here is read again before it is used.
-    pub in_doubt: bool,
-}
-
-impl Cell {
-    /// Of a program that waits for nothing.
-    pub(super) fn new(manifest: Manifest, progress: Progress) -> Self {
-        let waiting = Waiting::default();
-        Self {
-            manifest,
-            progress,
-            unwritten: 0,
-            subscribers: BTreeSet::new(),
-            deleted: false,
-            waiting,
-            in_doubt: false,
-        }
-    }
-
-    /// Reads from the store what a failed write may have changed, if one failed. To be called before what
-    /// is here decides about anything.
-    ///
-    /// # Errors
-    /// When the store still fails; then nothing may be done for the program.
-    pub(super) fn settle(&mut self, store: &Store) -> Result<(), ProgramError> {
-        if self.in_doubt {
-            let id = self.manifest.id;
-            match store.program(id)? {
-                Some(manifest) => *self = stored_cell(store, id, &manifest)?,
-                None => self.deleted = true,
-            }
-            self.in_doubt = false;
-        }
-        Ok(())
-    }
-
-    /// Writes changes; when that fails, it is in doubt what the store holds.
-    pub(super) fn write(
-        &mut self,
-        store: &Store,
-        change: impl FnOnce(&mut ProgramChanges<'_>) -> Result<(), StoreError>,
-    ) -> Result<(), ProgramError> {
-        let written = store.change_programs(change);
-        self.in_doubt |= written.is_err();
-        Ok(written?)
-    }
-}
-
-/// What is stored of a program.
-fn stored_cell(store: &Store, id: ProgramId, manifest: &[u8]) -> Result<Cell, ProgramError> {
-    let manifest: Manifest = serde_json::from_slice(manifest)
-        .map_err(|_| ProgramError::Damaged("the manifest of a program"))?;
-    let progress = store.program_progress(id)?;
-    let progress = progress.and_then(|row| serde_json::from_slice::<Progress>(&row).ok());
-    let consumer = program_consumer(id);
-    let (progress, place) = progress
-        .zip(store.cursor(&consumer)?)
-        .ok_or(ProgramError::Damaged("the progress of a program"))?;
-    let progress = Progress { place, ..progress };
-    store.set_active(&consumer, manifest.running);
-    let subscribers = match store.program_subscribers(id)? {
-        Some(row) => serde_json::from_slice(&row)
-            .map_err(|_| ProgramError::Damaged("the list of a program's subscribers"))?,
-        None => BTreeSet::new(),
-    };
-    let waiting = Waiting::of(store.waiting_runs(id)?);
-    Ok(Cell { waiting, subscribers, ..Cell::new(manifest, progress) })
-}
-
-impl Cell {
-    /// Whether its tables are in the file of this owner.
-    fn is_read_by(&self, reader: &Owner) -> bool {
-        let Self { manifest, subscribers, .. } = self;
-        manifest.owner == *reader || manifest.public && subscribers.contains(reader)
-    }
-}
-
 /// All programs.
 pub struct Registry {
     store: Arc<Store>,
     engine: Engine,
     settings: Settings,
     entries: RwLock<BTreeMap<ProgramId, Arc<Entry>>>,
+    /// Bytes of the rows of all of an owner's programs.
+    owner_bytes: Mutex<BTreeMap<Owner, Arc<AtomicU64>>>,
     /// Held while names and numbers are given out.
     deploying: Mutex<()>,
 }
@@ -155,17 +56,18 @@ impl Registry {
         settings: Settings,
     ) -> Result<Self, ProgramError> {
         let mut entries = BTreeMap::new();
+        let mut owner_bytes = BTreeMap::<Owner, Arc<AtomicU64>>::new();
         for (id, manifest) in store.programs()? {
-            let mut cell = stored_cell(&store, id, &manifest)?;
+            let mut cell = Cell::stored(&store, id, &manifest)?;
             if let Some(schema) = cell.manifest.schema.revised() {
-                cell.manifest.schema = schema;
+                cell.manifest = Arc::new(Manifest { schema, ..Manifest::clone(&cell.manifest) });
                 store.change_programs(|changes| put_manifest(changes, &cell.manifest))?;
             }
-            let log_at_start = cell.progress.log;
-            let (module, cell) = (OnceLock::new(), Mutex::new(cell));
-            entries.insert(id, Arc::new(Entry { id, module, log_at_start, cell }));
+            let bytes = owner_bytes.entry(cell.manifest.owner.clone()).or_default();
+            let entry = Entry::new(id, OnceLock::new(), cell, Arc::clone(bytes));
+            entries.insert(id, Arc::new(entry));
         }
-        let modules = entries.values().map(|entry| Hash32(entry.cell.lock().manifest.module));
+        let modules = entries.values().map(|entry| Hash32(entry.shown().manifest.module));
         if let Err(error) = engine.forget_others(&modules.collect()) {
             tracing::warn!("compiled modules that no program needs are left behind: {error}");
         }
@@ -174,6 +76,7 @@ impl Registry {
             engine,
             settings,
             entries: RwLock::new(entries),
+            owner_bytes: Mutex::new(owner_bytes),
             deploying: Mutex::default(),
         })
     }
@@ -191,7 +94,7 @@ impl Registry {
     /// A program of an owner.
     pub(super) fn owned(&self, id: ProgramId, owner: &Owner) -> Result<Arc<Entry>, ProgramError> {
         let entry = self.get(id).ok_or(ProgramError::Unknown(id))?;
-        if entry.cell.lock().manifest.owner != *owner {
+        if entry.shown().manifest.owner != *owner {
             return Err(ProgramError::NotYours(id));
         }
         Ok(entry)
@@ -200,18 +103,9 @@ impl Registry {
     /// The manifests of an owner's programs.
     pub(super) fn manifests(&self, owner: &Owner) -> Vec<Manifest> {
         let all = self.all();
-        let cells = all.iter().map(|entry| entry.cell.lock());
-        let own = cells.filter(|cell| cell.manifest.owner == *owner);
-        own.map(|cell| cell.manifest.clone()).collect()
-    }
-
-    /// Bytes of the rows of all of an owner's programs.
-    pub(super) fn row_bytes(&self, owner: &Owner) -> u64 {
-        let bytes = |entry: &Arc<Entry>| {
-            let cell = entry.cell.lock();
-            if cell.manifest.owner == *owner { cell.progress.row_bytes } else { 0 }
-        };
-        self.all().iter().map(bytes).sum()
+        let manifests = all.iter().map(|entry| entry.shown().manifest);
+        let own = manifests.filter(|manifest| manifest.owner == *owner);
+        own.map(Arc::unwrap_or_clone).collect()
     }
 
     /// Checks a module, makes it ready to run, and registers it.
@@ -266,8 +160,9 @@ impl Registry {
         let is_there = written.is_ok() || self.store.program(id)?.is_some();
         let mut entries = self.entries.write();
         if is_there {
-            let cell = Mutex::new(Cell::new(manifest.clone(), progress));
-            let entry = Entry { id, module: OnceLock::from(module.clone()), log_at_start: 0, cell };
+            let bytes = Arc::clone(self.owner_bytes.lock().entry(owner.clone()).or_default());
+            let cell = Cell::new(manifest.clone(), progress);
+            let entry = Entry::new(id, OnceLock::from(module.clone()), cell, bytes);
             entries.insert(id, Arc::new(entry));
             let consumer = program_consumer(id);
             if written.is_ok() || self.store.cursor(&consumer).is_ok() {
@@ -287,7 +182,7 @@ impl Registry {
         if entry.module.get().is_some() {
             return Ok(None);
         }
-        let sha256 = entry.cell.lock().manifest.module;
+        let sha256 = entry.shown().manifest.module;
         let because = match self.store.module(&sha256)? {
             None => "its module is not in the store: deploy it anew".to_owned(),
             Some(code) => match self.engine.load_and_keep(&code) {
@@ -312,7 +207,7 @@ impl Registry {
 
     /// Stops a program until its owner resumes it.
     fn stop(&self, entry: &Entry, because: &str) -> Result<(), ProgramError> {
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         if cell.deleted || !cell.manifest.running {
             return Ok(());
         }
@@ -333,7 +228,7 @@ impl Registry {
     ) -> Result<Manifest, ProgramError> {
         let contracts = names::distinct(contracts)?;
         let entry = self.owned(id, owner)?;
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         cell.settle(&self.store)?;
         if let Some(known) = contracts.iter().find(|id| cell.manifest.contracts.contains(id)) {
             return Err(ProgramError::Registered(*known));
@@ -351,7 +246,7 @@ impl Registry {
         running: bool,
     ) -> Result<Manifest, ProgramError> {
         let entry = self.owned(id, owner)?;
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         self.change(&mut cell, |manifest, progress| {
             manifest.running = running;
             manifest.stopped_because = None;
@@ -366,7 +261,7 @@ impl Registry {
         // No program may be given the same module meanwhile.
         let _one_at_a_time = self.deploying.lock();
         let entry = self.owned(id, owner)?;
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         cell.settle(&self.store)?;
         if cell.deleted {
             // A delete of which it was said that it failed.
@@ -376,7 +271,7 @@ impl Registry {
         let module = cell.manifest.module;
         let others = self.all();
         let mut others = others.iter().filter(|other| other.id != id);
-        let shared = others.any(|other| other.cell.lock().manifest.module == module);
+        let shared = others.any(|other| other.shown().manifest.module == module);
         cell.write(&self.store, |changes| {
             changes.delete_program(id)?;
             if shared { Ok(()) } else { changes.delete_module(&module) }
@@ -386,7 +281,7 @@ impl Registry {
             tracing::warn!(program = %id, "its compiled module is left behind: {error}");
         }
         self.remove(id);
-        Ok(cell.manifest.clone())
+        Ok(Manifest::clone(&cell.manifest))
     }
 
     /// Forgets a program that is gone from the store.
@@ -413,21 +308,21 @@ impl Registry {
         if cell.deleted {
             return Err(ProgramError::Unknown(cell.manifest.id));
         }
-        let (mut manifest, mut progress) = (cell.manifest.clone(), cell.progress);
+        let (mut manifest, mut progress) = (Manifest::clone(&cell.manifest), cell.progress);
         change(&mut manifest, &mut progress);
         cell.write(&self.store, |changes| {
             put_manifest(changes, &manifest)?;
             put_progress(changes, manifest.id, &progress)
         })?;
         self.store.set_active(&program_consumer(manifest.id), manifest.running);
-        cell.manifest = manifest.clone();
+        cell.manifest = Arc::new(manifest.clone());
         cell.progress = progress;
         Ok(manifest)
     }
 
     fn check_count(&self, owner: &Owner) -> Result<(), ProgramError> {
         let most = self.settings.owner_programs;
-        let is_own = |entry: &&Arc<Entry>| entry.cell.lock().manifest.owner == *owner;
+        let is_own = |entry: &&Arc<Entry>| entry.shown().manifest.owner == *owner;
         match self.all().iter().filter(is_own).count() < most {
             true => Ok(()),
             false => Err(ProgramError::TooManyPrograms(most)),
@@ -438,7 +333,7 @@ impl Registry {
         let all = self.all();
         // Views are called by projects, and SQL takes no notice of case.
         let is_taken =
-            |entry: &Arc<Entry>| entry.cell.lock().manifest.project_name.eq_ignore_ascii_case(name);
+            |entry: &Arc<Entry>| entry.shown().manifest.project_name.eq_ignore_ascii_case(name);
         match all.iter().any(is_taken) {
             true => Err(ProgramError::ProjectExists(name.to_owned())),
             false => Ok(()),

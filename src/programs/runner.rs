@@ -14,15 +14,13 @@ use super::manifest::{Manifest, Progress};
 use super::older::put_order;
 use super::questions::Questions;
 use super::records::{Execution, LedgerStats, LedgerSums, Likeness, RunSource};
-use super::registry::{Entry, Registry, put_manifest, put_progress};
+use super::registry::{Entry, put_manifest, put_progress};
 use super::rows::RunRows;
 use super::state::{LedgerStates, StateError, States, Upstream, applied_protocol};
 use super::transaction::HostCall;
 use super::waiting::{MOST_WAITING, Waiting};
 use super::{Settings, records};
-use crate::domain::{
-    ContractId, Direction, LedgerRange, LedgerSeq, Owner, Page, ProgramId, TxHash,
-};
+use crate::domain::{ContractId, Direction, LedgerRange, LedgerSeq, Page, ProgramId, TxHash};
 use crate::store::{Store, TransactionPosition, TransactionQuery, WaitingRun, program_consumer};
 use crate::tables::schema::ProgramSchema;
 
@@ -114,8 +112,8 @@ impl Effects {
 
 impl Runner {
     /// Whether an owner has as many rows as an owner may have.
-    pub(super) fn is_full(&self, registry: &Registry, owner: &Owner) -> bool {
-        registry.row_bytes(owner) >= self.settings.owner_bytes
+    pub(super) fn is_full(&self, entry: &Entry) -> bool {
+        entry.owner_bytes() >= self.settings.owner_bytes
     }
 
     /// The successful calls of a ledger that touch one of the contracts, in apply order.
@@ -162,7 +160,7 @@ impl Runner {
                 && only.as_ref().is_none_or(|only| only.contains(&call.hash))
                 && again.as_ref().is_none_or(|again| again.contains(&call.position))
         };
-        let owner = entry.cell.lock().manifest.owner.clone();
+        let owner = entry.shown().manifest.owner.clone();
         let asks = self.questions.as_ref().map(|questions| questions.of(owner));
         let upstream = asks.as_ref().map(|asks| asks as &dyn Upstream);
         let states = States::new(&self.store, upstream).within(self.settings.lookups);
@@ -289,7 +287,7 @@ impl Runner {
         effects: &Effects,
         also: impl FnOnce(&mut Progress, &WrittenRuns, &[Execution]) -> Option<Order>,
     ) -> Result<Wrote, ProgramError> {
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         cell.settle(&self.store)?;
         if cell.deleted {
             return Ok(Wrote::Nothing);
@@ -298,7 +296,7 @@ impl Runner {
             return Ok(Wrote::Nothing);
         }
         let mut new = self.new_runs(entry.id, effects)?;
-        let (mut manifest, mut progress) = (cell.manifest.clone(), cell.progress);
+        let (mut manifest, mut progress) = (Manifest::clone(&cell.manifest), cell.progress);
         let changed = self.account(&mut manifest, &mut progress, effects, &mut new)?;
         let (waits, over, given_up) = again(effects, &cell.waiting);
         progress.given_up += given_up;
@@ -337,7 +335,9 @@ impl Runner {
             tracing::warn!(program = %entry.id, because, "a program is no longer run");
             self.store.set_active(&program_consumer(entry.id), false);
         }
-        cell.manifest = manifest;
+        if changed {
+            cell.manifest = Arc::new(manifest);
+        }
         cell.progress = progress;
         cell.waiting.written(&waits, &over);
         Ok(Wrote::Runs(new.written))

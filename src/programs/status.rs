@@ -1,6 +1,7 @@
 //! How a program is: computed over the records of runs that are kept.
 
 use super::ProgramError;
+use super::manifest::Manifest;
 use super::records::{self, MOST_EXECUTIONS};
 use super::registry::Entry;
 use crate::domain::{LedgerSeq, LedgerSet, ProgramId};
@@ -50,9 +51,9 @@ pub(super) fn of(
     waits_for: Option<String>,
 ) -> Result<ProgramStatus, ProgramError> {
     let (manifest, progress, runs_waiting) = {
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         cell.settle(store)?;
-        (cell.manifest.clone(), cell.progress, cell.waiting.len() as u64)
+        (Manifest::clone(&cell.manifest), cell.progress, cell.waiting.len() as u64)
     };
     let kept = records::executions(store, entry.id, None, MOST_EXECUTIONS as usize)?;
     let executions = kept.len() as u64;

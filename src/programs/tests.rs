@@ -263,7 +263,7 @@ impl Parts {
         for _ in 0..MANY_TURNS {
             let mut busy = false;
             for entry in self.registry.all() {
-                entry.cell.lock().waiting.hurry();
+                entry.lock().waiting.hurry();
                 busy |= !matches!(self.live.turn(entry.id), Turn::Idle);
                 busy |= !matches!(self.older.turn(entry.id), Turn::Idle);
             }
@@ -306,7 +306,7 @@ impl Parts {
     }
 
     fn manifest(&self, id: ProgramId) -> Manifest {
-        self.registry.get(id).unwrap().cell.lock().manifest.clone()
+        Manifest::clone(&self.registry.get(id).unwrap().lock().manifest)
     }
 
     fn status(&self, id: ProgramId) -> status::ProgramStatus {
@@ -315,7 +315,7 @@ impl Parts {
     }
 
     fn executions(&self, id: ProgramId) -> u64 {
-        self.registry.get(id).unwrap().cell.lock().progress.executions
+        self.registry.get(id).unwrap().lock().progress.executions
     }
 
     fn health(&self, component: &str) -> Option<Component> {

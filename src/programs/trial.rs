@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -124,9 +123,8 @@ pub(super) fn run(
         schema,
     };
     let (chosen, missing) = chosen(runner, &manifest, &on)?;
-    let cell = Mutex::new(Cell::new(manifest.clone(), Progress::default()));
-    let module = OnceLock::from(module);
-    let entry = Entry { id: NO_PROGRAM, module, log_at_start: 0, cell };
+    let cell = Cell::new(manifest.clone(), Progress::default());
+    let entry = Entry::new(NO_PROGRAM, OnceLock::from(module), cell, Arc::default());
     let Runs { mut by_hash, end, schema } = runs(runner, &entry, &manifest, &chosen, interrupted)?;
     let mut room = ROOM;
     let mut transactions = Vec::with_capacity(chosen.len());

@@ -67,9 +67,9 @@ impl Trouble {
         let waits = self.waits.lock();
         let (mut stopped, mut runs) = (0, 0);
         for entry in &all {
-            let cell = entry.cell.lock();
-            stopped += usize::from(cell.manifest.stopped_because.is_some());
-            runs += cell.waiting.len();
+            let shown = entry.shown();
+            stopped += usize::from(shown.manifest.stopped_because.is_some());
+            runs += shown.waiting;
         }
         let count = all.len();
         let mut details = Vec::new();

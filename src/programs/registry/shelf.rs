@@ -26,9 +26,9 @@ impl Registry {
     pub(in crate::programs) fn shelf(&self, owner: &Owner) -> Vec<Shelved> {
         let mut found = Vec::new();
         for entry in self.all() {
-            let cell = entry.cell.lock();
-            if cell.is_read_by(owner) {
-                found.push((cell.manifest.owner != *owner, entry.id, cell.progress.row_bytes));
+            let shown = entry.shown();
+            if shown.is_read_by(owner) {
+                found.push((shown.manifest.owner != *owner, entry.id, shown.row_bytes));
             }
         }
         found.sort_unstable();
@@ -48,9 +48,9 @@ impl Registry {
     pub(in crate::programs) fn readers(&self) -> BTreeSet<Owner> {
         let mut readers = BTreeSet::new();
         for entry in self.all() {
-            let cell = entry.cell.lock();
-            readers.insert(cell.manifest.owner.clone());
-            readers.extend(cell.subscribers.iter().cloned());
+            let shown = entry.shown();
+            readers.insert(shown.manifest.owner.clone());
+            readers.extend(shown.subscribers.iter().cloned());
         }
         readers
     }
@@ -65,9 +65,9 @@ impl Registry {
         let _one_at_a_time = self.deploying.lock();
         let entry = self.public(owner, project)?;
         let others = self.all();
-        let taken = others.iter().filter(|it| it.cell.lock().subscribers.contains(owner)).count();
-        let mut cell = entry.cell.lock();
-        let manifest = cell.manifest.clone();
+        let taken = others.iter().filter(|it| it.shown().subscribers.contains(owner)).count();
+        let mut cell = entry.lock();
+        let manifest = Manifest::clone(&cell.manifest);
         if cell.subscribers.contains(owner) {
             return Ok(manifest);
         }
@@ -85,23 +85,23 @@ impl Registry {
         project: &str,
     ) -> Result<Manifest, ProgramError> {
         let entry = self.public(owner, project)?;
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         if cell.subscribers.contains(owner) {
             self.change_subscribers(&mut cell, |subscribers| subscribers.remove(owner))?;
         }
-        Ok(cell.manifest.clone())
+        Ok(Manifest::clone(&cell.manifest))
     }
 
     /// Another one's public program. Whether there is a private one is nobody's business.
     fn public(&self, owner: &Owner, project: &str) -> Result<Arc<Entry>, ProgramError> {
         let all = self.all();
         let found = all.iter().find(|entry| {
-            let manifest = &entry.cell.lock().manifest;
+            let manifest = entry.shown().manifest;
             manifest.project_name.eq_ignore_ascii_case(project)
                 && (manifest.public || manifest.owner == *owner)
         });
         let entry = found.ok_or_else(|| ProgramError::NotPublic(excerpt(project)))?;
-        if entry.cell.lock().manifest.owner == *owner {
+        if entry.shown().manifest.owner == *owner {
             let problem =
                 format!("is '{}', which is yours: you read it as it is", excerpt(project));
             return Err(ProgramError::Value { name: "project", problem });
@@ -117,11 +117,11 @@ impl Registry {
         if cell.deleted {
             return Err(ProgramError::NotPublic(cell.manifest.project_name.clone()));
         }
-        let mut subscribers = cell.subscribers.clone();
+        let mut subscribers = BTreeSet::clone(&cell.subscribers);
         change(&mut subscribers);
         let row = serde_json::to_vec(&subscribers).expect("texts serialize");
         self.store.change_programs(|changes| changes.put_subscribers(cell.manifest.id, &row))?;
-        cell.subscribers = subscribers;
+        cell.subscribers = Arc::new(subscribers);
         Ok(())
     }
 }

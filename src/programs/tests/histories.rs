@@ -257,7 +257,7 @@ impl History {
     /// A manifest as it is, whatever was told of it.
     fn settled<T>(&self, id: ProgramId, what: impl Fn(&Manifest) -> T) -> T {
         let entry = self.scene.registry.get(id).unwrap();
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         cell.settle(&self.scene.store).unwrap();
         what(&cell.manifest)
     }
@@ -284,7 +284,7 @@ impl History {
                 self.all_are_there(*id, ledgers, &rows);
             }
             let entry = self.scene.registry.get(*id).unwrap();
-            let mut cell = entry.cell.lock();
+            let mut cell = entry.lock();
             cell.settle(&self.scene.store).unwrap();
             assert_eq!(cell.manifest.running, model.running);
             assert_eq!(cell.progress.log, rows.len() as u64);
@@ -312,7 +312,7 @@ impl History {
         rows: &BTreeMap<TransactionPosition, Vec<u8>>,
     ) {
         let entry = self.scene.registry.get(id).unwrap();
-        let mut cell = entry.cell.lock();
+        let mut cell = entry.lock();
         // The last write may have been made although it failed.
         cell.settle(&self.scene.store).unwrap();
         for position in EXPECTED.keys().filter(|it| ledgers.contains(&it.ledger.0)) {

@@ -165,7 +165,7 @@ impl Drop for History {
             eprintln!("{}", self.log.join("\n"));
             eprintln!("{:?}", self.model);
             let cell = self.scene.registry.get(self.id).unwrap();
-            let cell = cell.cell.lock();
+            let cell = cell.lock();
             eprintln!("{:?} waiting {:?}", cell.progress, cell.waiting.positions());
             for (ledger, _) in &self.model.stored {
                 let ledger = LedgerSeq(*ledger);
@@ -264,7 +264,7 @@ impl History {
         let kept = self.rng.random_range(1..20);
         let wait = if self.rng.random_bool(0.5) { self.rng.random_range(0..20) } else { 0 };
         let entry = self.scene.registry.get(self.id).unwrap();
-        let waiting = entry.cell.lock().waiting.positions();
+        let waiting = entry.lock().waiting.positions();
         self.scene.prune(&keep(kept, wait));
         let Model { stored, removed, waited, passed, running, missing } = &mut self.model;
         waited.extend(waiting.iter().map(|position| position.ledger.0));
@@ -311,7 +311,7 @@ impl History {
         self.settle();
         self.check();
         let place = self.scene.store.cursor(&program_consumer(self.id)).unwrap();
-        let seen = self.scene.registry.get(self.id).unwrap().cell.lock().progress.place;
+        let seen = self.scene.registry.get(self.id).unwrap().lock().progress.place;
         assert_eq!(seen, self.model.stored.len() as u64);
         assert_eq!(place, Some(seen));
     }

@@ -225,7 +225,7 @@ fn contracts_that_were_registered_meanwhile_keep_the_cursor_where_it_is() {
     let id = scene.deploy("ana", "seen", &module(""), NOBODYS).unwrap().id;
     let entry = scene.registry.get(id).unwrap();
     let before = scene.manifest(id);
-    let position = entry.cell.lock().progress.place;
+    let position = entry.lock().progress.place;
     // Between the look at the contracts and the write, contracts are registered and a ledger is stored.
     scene.registry.append(&Owner("ana".to_owned()), id, vec![market()]).unwrap();
     scene.add_all(FIRST..=30);
@@ -240,7 +240,7 @@ fn contracts_that_were_registered_meanwhile_keep_the_cursor_where_it_is() {
         None
     });
     assert_eq!(wrote.unwrap(), Wrote::Nothing);
-    assert_eq!(entry.cell.lock().progress.place, position);
+    assert_eq!(entry.lock().progress.place, position);
     scene.settle();
     let expected = rows_of(&module(""));
     let expected = expected.into_iter().filter(|(position, _)| position.ledger.0 <= 30);
@@ -279,7 +279,7 @@ fn a_deploy_has_its_place_in_the_feed_while_ledgers_come() {
         }
         // Whatever came after a program's place is there for it, or was there before it was one of all.
         for id in deploys.join().unwrap() {
-            let place = scene.registry.get(id).unwrap().cell.lock().progress.place;
+            let place = scene.registry.get(id).unwrap().lock().progress.place;
             let left = scene.store.fed_after(place, 1000);
             let left: Vec<u32> = left.iter().map(|it| it.ledger.0).collect();
             let next = left.first().copied().unwrap_or(LAST + 1);
@@ -303,7 +303,7 @@ fn a_ledger_that_emits_much_is_written_in_parts() {
     let mut parts = 0;
     for _ in 0..MANY_TURNS {
         let turns = [scene.live.turn(id), scene.older.turn(id)];
-        let part = scene.registry.get(id).unwrap().cell.lock().progress.part;
+        let part = scene.registry.get(id).unwrap().lock().progress.part;
         if part.is_some() || scene.order(id).part.is_some() {
             parts += 1;
             scene.restart();
