@@ -9,15 +9,40 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::engine::ThreadClock;
 use crate::domain::ProgramId;
 
 /// A turn ends after this long, finished or not, but for the run that is under way.
 pub(super) const SHORT_TURN: Duration = Duration::from_millis(50);
 
-/// Whether the runs of a turn that began then went on for too long. A program of many short runs can be cut
-/// short between any two of them; one whose runs are long cannot, and is the one that holds up others.
-pub(super) fn held_up(begun: Instant) -> bool {
-    begun.elapsed() >= 2 * SHORT_TURN
+/// A turn that waits for so long, for a disk or for answers, holds up others as one that works does.
+const LONG_WAIT: Duration = Duration::from_secs(1);
+
+/// A turn that has begun, on the thread that made this.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TurnClock {
+    begun: Instant,
+    processor: Duration,
+}
+
+impl TurnClock {
+    /// From now on.
+    pub(super) fn start() -> Self {
+        Self { begun: Instant::now(), processor: ThreadClock::used_by_own() }
+    }
+
+    /// When the turn is to end.
+    pub(super) fn end(self) -> Instant {
+        self.begun + SHORT_TURN
+    }
+
+    /// Whether the runs of the turn went on for too long. A program of many short runs can be cut short
+    /// between any two of them; one whose runs are long cannot, and is the one that holds up others. What
+    /// counts is processor time: a turn that others kept from the processor is not at fault.
+    pub(super) fn held_up(self) -> bool {
+        ThreadClock::used_by_own().saturating_sub(self.processor) >= 2 * SHORT_TURN
+            || self.begun.elapsed() >= LONG_WAIT
+    }
 }
 
 /// How much the newest turn counts in the average, in per cent.
@@ -39,7 +64,7 @@ pub(super) enum Turn {
     Idle,
     /// Something was done, and there may be more.
     Worked {
-        /// A run took so long that others had to wait: see [`held_up`].
+        /// A run took so long that others had to wait: see [`TurnClock::held_up`].
         held_up: bool,
     },
     /// There is something to do after a while.

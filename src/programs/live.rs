@@ -6,13 +6,14 @@ use std::time::Instant;
 use super::ProgramError;
 use super::begun::Begun;
 use super::feeder::Feeder;
-use super::lanes::{SHORT_TURN, Turn, held_up};
+use super::lanes::{SHORT_TURN, Turn, TurnClock};
 use super::manifest::{Manifest, Part};
 use super::records::RunSource;
 use super::registry::{Entry, Registry, put_progress};
-use super::runner::{Effects, RETRY, Runner, WrittenRuns, Wrote};
+use super::runner::{Effects, RETRY, Runner};
 use super::trouble::Trouble;
 use super::waiting::Due;
+use super::writing::{WrittenRuns, Wrote};
 use crate::domain::{LedgerRange, LedgerSet, ProgramId};
 use crate::store::{FedLedger, TransactionPosition, program_consumer};
 
@@ -117,15 +118,14 @@ impl Live {
                 Next::Nothing => return self.run_again(entry, &manifest),
             },
         };
-        let begun = Instant::now();
-        let effects =
-            self.runner.run(entry, &manifest.contracts, effects, Some(begun + SHORT_TURN))?;
+        let clock = TurnClock::start();
+        let effects = self.runner.run(entry, &manifest.contracts, effects, Some(clock.end()))?;
         if self.runner.store.is_lost(&program_consumer(entry.id), effects.ledger) {
             // Retention was here first: what was read may not be all there was.
             self.passed(entry, &manifest, effects.place, 1, &LedgerSet::default())?;
-            return Ok(Turn::Worked { held_up: held_up(begun) });
+            return Ok(Turn::Worked { held_up: clock.held_up() });
         }
-        let turn = Turn::Worked { held_up: held_up(begun) };
+        let turn = Turn::Worked { held_up: clock.held_up() };
         let effects = match effects.rest {
             None => effects,
             Some(_) => match self.begun.keep(entry.id, effects) {
@@ -134,7 +134,8 @@ impl Live {
             },
         };
         let place = effects.place;
-        let wrote = self.runner.write(entry, &effects, |progress, _, _| {
+        let ledger = std::slice::from_ref(&effects);
+        let wrote = self.runner.write(entry, ledger, |progress, effects, _, _| {
             progress.part = effects.rest.map(|rest| Part { place, from: rest.application_order });
             if progress.part.is_none() {
                 progress.place = progress.place.max(place);
@@ -147,8 +148,8 @@ impl Live {
 
     /// Makes runs again for which there was not enough stored when they were made first.
     fn run_again(&self, entry: &Entry, manifest: &Manifest) -> Result<Turn, ProgramError> {
-        let begun = Instant::now();
-        let due = entry.lock().waiting.due(&self.runner.store, begun);
+        let clock = TurnClock::start();
+        let due = entry.lock().waiting.due(&self.runner.store, Instant::now());
         let (ledger, due) = match due {
             Due::Nothing => return Ok(Turn::Idle),
             Due::Later(wait) => return Ok(Turn::Later(wait)),
@@ -156,15 +157,14 @@ impl Live {
         };
         let mut effects = Effects::none(manifest, ledger, RunSource::Backfill);
         effects.again = Some(due);
-        let effects =
-            self.runner.run(entry, &manifest.contracts, effects, Some(begun + SHORT_TURN))?;
+        let effects = self.runner.run(entry, &manifest.contracts, effects, Some(clock.end()))?;
         if !effects.whole {
             // What waited for it may be gone with it.
             let missing = LedgerRange { first: ledger, last: ledger }.into();
             self.runner.store.passed(&program_consumer(entry.id), 0, &missing);
         }
-        self.wrote(&self.runner.write(entry, &effects, |_, _, _| None)?);
-        Ok(Turn::Worked { held_up: held_up(begun) })
+        self.wrote(&self.runner.write(entry, &[effects], |_, _, _, _| None)?);
+        Ok(Turn::Worked { held_up: clock.held_up() })
     }
 
     fn wrote(&self, wrote: &Wrote) {

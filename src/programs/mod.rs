@@ -16,6 +16,7 @@ mod live;
 pub mod manifest;
 mod names;
 mod older;
+mod orders_turn;
 mod questions;
 mod reading;
 pub mod records;
@@ -31,6 +32,7 @@ mod trial;
 mod trouble;
 mod turns;
 mod waiting;
+mod writing;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

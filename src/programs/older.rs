@@ -12,13 +12,14 @@ use super::ProgramError;
 use super::backfill::{Order, State};
 use super::begun::Begun;
 use super::feeder::Feeder;
-use super::lanes::{Lane, Lanes, SHORT_TURN, Turn, held_up};
+use super::lanes::{Lane, Lanes, Turn, TurnClock};
+use super::manifest::Manifest;
+use super::orders_turn::{OrdersTurn, Passed};
 use super::records::RunSource;
 use super::registry::{Cell, Entry, Registry};
-use super::runner::{
-    Effects, MOST_ERRORS_IN_A_ROW, RETRY, Runner, Wrote, errors_in_a_row, stopped_because,
-};
+use super::runner::{Effects, RETRY, Runner};
 use super::trouble::Trouble;
+use super::writing::Wrote;
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
 use crate::store::{ProgramChanges, StoreError, TransactionPosition};
 
@@ -217,24 +218,30 @@ impl Older {
             return Ok(Turn::Idle);
         }
         drop(cell);
-        let begun = Instant::now();
-        let worked = self.ledgers(&entry, &mut work, begun);
+        let clock = TurnClock::start();
+        let worked = self.ledgers(&entry, &mut work, clock.end());
         if worked.is_err() && self.orders.lock().in_doubt.contains(&program) {
             return worked.map(|()| Turn::Idle);
         }
         // What was passed over before something failed is not looked at again.
         let kept = self.keep(&entry, &work);
         worked.and(kept)?;
-        Ok(Turn::Worked { held_up: held_up(begun) })
+        Ok(Turn::Worked { held_up: clock.held_up() })
     }
 
-    /// Ledgers of an order until it is over, or its time is.
-    fn ledgers(&self, entry: &Entry, work: &mut Work, begun: Instant) -> Result<(), ProgramError> {
-        let mut goes_on = true;
-        while goes_on && work.order.state == State::Running && begun.elapsed() < SHORT_TURN {
-            goes_on = self.ledger(entry, work, begun + SHORT_TURN)? && self.still_wanted(work);
+    /// Ledgers of an order until it is over, or its time is. What their runs left is written at once; the
+    /// order moves only past what is done and on disk, or needs no run.
+    fn ledgers(&self, entry: &Entry, work: &mut Work, until: Instant) -> Result<(), ProgramError> {
+        let manifest = entry.shown().manifest;
+        let mut turn = OrdersTurn::of(&work.order);
+        let mut ran = Ok(());
+        while turn.goes_on() && Instant::now() < until && self.still_wanted(work) {
+            ran = self.ledger(entry, &manifest, &mut turn, until);
+            if ran.is_err() {
+                break;
+            }
         }
-        Ok(())
+        ran.and(self.write(entry, &manifest, work, turn))
     }
 
     /// Takes over how far an order has got over ledgers without runs; what came of runs is on disk, and
@@ -256,112 +263,107 @@ impl Older {
         Ok(())
     }
 
-    /// Runs the program on the order's next ledger, or on a part of it when there is no more time. Says
-    /// whether there is time for more. The order moves only past what is done and on disk, or needs no run.
-    fn ledger(&self, entry: &Entry, work: &mut Work, until: Instant) -> Result<bool, ProgramError> {
+    /// Runs the program on the order's next ledger, or on a part of it when there is no more time.
+    fn ledger(
+        &self,
+        entry: &Entry,
+        manifest: &Manifest,
+        turn: &mut OrdersTurn,
+        until: Instant,
+    ) -> Result<(), ProgramError> {
         let store = &self.runner.store;
-        let order = &mut work.order;
-        let ledger = order.next;
+        let ledger = turn.order.next;
         if store.range_of(ledger).is_none() {
             // Everything up to the next stored ledger is missing.
-            let next = self.next_stored(ledger).filter(|next| *next <= order.ledgers.last);
-            let end = next.map_or(u64::from(order.ledgers.last.0) + 1, |next| u64::from(next.0));
+            let next = self.next_stored(ledger).filter(|next| *next <= turn.order.ledgers.last);
+            let last = turn.order.ledgers.last;
+            let end = next.map_or(u64::from(last.0) + 1, |next| u64::from(next.0));
             // One more than a sequence number, which has a predecessor.
-            order.misses(LedgerRange::new(ledger, (end - 1) as u32));
-            order.reached(next);
-            return Ok(true);
+            let missing = Some(LedgerRange::new(ledger, (end - 1) as u32));
+            turn.passes(Passed { missing, next });
+            return Ok(());
         }
-        let manifest = entry.shown().manifest;
         if !store.touches(ledger, &manifest.contracts)? {
             let is_whole = self.runner.is_whole(ledger, &manifest.contracts)?;
-            if entry.lock().manifest.contracts == manifest.contracts {
-                if !is_whole {
-                    order.misses(LedgerRange { first: ledger, last: ledger });
-                }
-                order.reached(ledger.next());
-            }
-            return Ok(true);
+            let missing = (!is_whole).then_some(LedgerRange { first: ledger, last: ledger });
+            turn.passes(Passed { missing, next: ledger.next() });
+            return Ok(());
         }
         if self.runner.is_full(entry) {
-            order.state = State::Stopped;
-            order.message = Some(ProgramError::Full(manifest.owner.to_string()).to_string());
-            return Ok(true);
+            turn.stops(ProgramError::Full(manifest.owner.to_string()).to_string());
+            return Ok(());
         }
         if let Some(because) = self.registry.make_ready(entry)? {
-            order.state = State::Stopped;
-            order.message = Some(because);
-            return Ok(true);
+            turn.stops(because);
+            return Ok(());
         }
         let goes_on =
             |effects: &Effects| effects.ledger == ledger && effects.contracts == manifest.contracts;
         let effects = self.begun.take(entry.id, goes_on).unwrap_or_else(|| {
-            let mut effects = Effects::none(&manifest, ledger, RunSource::Backfill);
-            effects.rest =
-                order.part.map(|from| TransactionPosition { ledger, application_order: from });
+            let mut effects = Effects::none(manifest, ledger, RunSource::Backfill);
+            let part = turn.order.part;
+            effects.rest = part.map(|from| TransactionPosition { ledger, application_order: from });
             effects
         });
         let effects = self.runner.run(entry, &manifest.contracts, effects, Some(until))?;
         match effects.rest {
-            None => self.write(entry, work, &effects),
+            None => turn.ran(effects),
             Some(_) => match self.begun.keep(entry.id, effects) {
-                None => Ok(false),
-                Some(effects) => self.write(entry, work, &effects),
+                None => turn.is_over = true,
+                Some(effects) => turn.ran(effects),
             },
         }
+        Ok(())
     }
 
-    /// Writes what runs left together with the order as it is then, and takes over both.
+    /// Writes what the runs of a turn left together with the order as it is then, and takes over both.
     fn write(
         &self,
         entry: &Entry,
+        manifest: &Manifest,
         work: &mut Work,
-        effects: &Effects,
-    ) -> Result<bool, ProgramError> {
-        let mut moved = None;
-        let begun_with = &*work;
-        let wrote = self.runner.write(entry, effects, |_, written, executions| {
-            let mut order = begun_with.order.clone();
-            order.executions += written.executions;
-            order.errors += written.errors;
-            order.rows += written.rows;
-            order.errors_in_a_row = errors_in_a_row(order.errors_in_a_row, executions);
-            match effects.rest {
-                Some(rest) => order.part = Some(rest.application_order),
-                None => {
-                    if !effects.whole {
-                        order.misses(LedgerRange { first: effects.ledger, last: effects.ledger });
-                    }
-                    order.reached(effects.ledger.next());
-                }
+        turn: OrdersTurn,
+    ) -> Result<(), ProgramError> {
+        let OrdersTurn { ledgers, before, after, stops, .. } = turn;
+        let mut order = work.order.clone();
+        if ledgers.is_empty() {
+            // With other contracts there may be runs in what was passed over.
+            if entry.lock().manifest.contracts != manifest.contracts {
+                return Ok(());
             }
-            if order.state == State::Running && order.errors_in_a_row >= MOST_ERRORS_IN_A_ROW {
-                order.state = State::Stopped;
-                order.message = Some(stopped_because(executions));
+        } else {
+            let mut passed = before.iter();
+            let begun_with = &*work;
+            let moved = &mut order;
+            let wrote = self.runner.write(entry, &ledgers, |_, effects, written, executions| {
+                passed.next().into_iter().flatten().for_each(|passed| passed.of(moved));
+                moved.ran(effects, written, executions);
+                self.orders.lock().of(begun_with).is_some().then(|| moved.clone())
+            });
+            let mut orders = self.orders.lock();
+            if wrote.is_err() {
+                orders.in_doubt.insert(entry.id);
             }
-            let is_wanted = self.orders.lock().of(begun_with).is_some();
-            moved = is_wanted.then(|| order.clone());
-            is_wanted.then_some(order)
-        });
-        let mut orders = self.orders.lock();
-        if wrote.is_err() {
-            orders.in_doubt.insert(entry.id);
-        }
-        let Wrote::Runs(written) = wrote? else { return Ok(true) };
-        if let Some(moved) = moved {
+            let Wrote::Runs(written) = wrote? else { return Ok(()) };
             if let Some(known) = orders.of(work) {
-                known.order = moved.clone();
+                known.order = order.clone();
                 known.written = Instant::now();
             }
-            work.order = moved;
+            drop(orders);
+            if written.rows > 0 {
+                self.feeder.wake();
+            }
+            if written.waiting_changed {
+                self.trouble.report();
+            }
         }
-        drop(orders);
-        if written.rows > 0 {
-            self.feeder.wake();
+        after.iter().for_each(|passed| passed.of(&mut order));
+        if let Some(because) = stops {
+            order.state = State::Stopped;
+            order.message = Some(because);
         }
-        if written.waiting_changed {
-            self.trouble.report();
-        }
-        Ok(true)
+        work.order = order;
+        Ok(())
     }
 
     fn next_stored(&self, after: LedgerSeq) -> Option<LedgerSeq> {

@@ -1,5 +1,5 @@
-//! A program on the transactions of one ledger: which it is run on, what each run leaves, and how all
-//! of it is written at once. Knows neither threads nor turns.
+//! A program on the transactions of one ledger: which it is run on, and what each run leaves. Knows
+//! neither threads nor turns.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,27 +8,22 @@ use std::time::{Duration, Instant};
 use stellar_xdr::LedgerEntryChanges;
 
 use super::ProgramError;
-use super::backfill::Order;
+use super::Settings;
 use super::engine::{Engine, Invocation, Outcome, Program, Recorded, RunError};
-use super::manifest::{Manifest, Progress};
-use super::older::put_order;
+use super::manifest::Manifest;
 use super::questions::Questions;
-use super::records::{Execution, LedgerStats, LedgerSums, Likeness, RunSource};
-use super::registry::{Entry, put_manifest, put_progress};
+use super::records::{Execution, Likeness, RunSource};
+use super::registry::Entry;
 use super::rows::RunRows;
 use super::state::{LedgerStates, StateError, States, Upstream, applied_protocol};
 use super::transaction::HostCall;
-use super::waiting::{MOST_WAITING, Waiting};
-use super::{Settings, records};
-use crate::domain::{ContractId, Direction, LedgerRange, LedgerSeq, Page, ProgramId, TxHash};
-use crate::store::{Store, TransactionPosition, TransactionQuery, WaitingRun, program_consumer};
+use crate::domain::{ContractId, Direction, LedgerRange, LedgerSeq, Page, TxHash};
+use crate::store::{Store, TransactionPosition, TransactionQuery};
 use crate::tables::schema::ProgramSchema;
 
 /// Base reserve of the public networks since 2019, in stroops. A transaction's ledger says what it was,
 /// but is kept for a while only; it matters to contracts that create trustlines.
 const BASE_RESERVE: u32 = 5_000_000;
-/// Failures in a row after which a program is no longer run, or a backfill stopped.
-pub(super) const MOST_ERRORS_IN_A_ROW: u32 = 100;
 /// Bytes of XDR that the runs on one ledger emit before what there is of them is written and the rest of
 /// the ledger becomes a part of its own. In memory they take five to six times as much.
 pub(super) const PART_BYTES: usize = 4 << 20;
@@ -275,217 +270,6 @@ impl Runner {
             recorded,
         }
     }
-
-    /// Writes what runs left, and what `also` says about the program, at once. Nothing in memory changes
-    /// unless it is [`Wrote::Runs`]: that is also the rule for what `also` has a hand in.
-    ///
-    /// # Errors
-    /// When nothing was written, or nobody knows.
-    pub(super) fn write(
-        &self,
-        entry: &Entry,
-        effects: &Effects,
-        also: impl FnOnce(&mut Progress, &WrittenRuns, &[Execution]) -> Option<Order>,
-    ) -> Result<Wrote, ProgramError> {
-        let mut cell = entry.lock();
-        cell.settle(&self.store)?;
-        if cell.deleted {
-            return Ok(Wrote::Nothing);
-        }
-        if cell.manifest.contracts != effects.contracts {
-            return Ok(Wrote::Nothing);
-        }
-        let mut new = self.new_runs(entry.id, effects)?;
-        let (mut manifest, mut progress) = (Manifest::clone(&cell.manifest), cell.progress);
-        let changed = self.account(&mut manifest, &mut progress, effects, &mut new)?;
-        let (waits, over, given_up) = again(effects, &cell.waiting);
-        progress.given_up += given_up;
-        new.written.waiting_changed = !waits.is_empty() || !over.is_empty() || given_up > 0;
-        let order = also(&mut progress, &new.written, &new.executions);
-        cell.write(&self.store, |changes| {
-            let log = progress.log - new.rows.len() as u64;
-            for (number, (position, bytes)) in (log + 1..).zip(&new.rows) {
-                changes.put_rows(entry.id, *position, number, bytes)?;
-            }
-            let first = progress.executions - new.executions.len() as u64;
-            for (number, execution) in (first + 1..).zip(&new.executions) {
-                records::put_execution(changes, entry.id, number, execution)?;
-            }
-            if let Some(stats) = &new.stats {
-                records::put_sums(changes, entry.id, stats)?;
-            }
-            if let Some(order) = &order {
-                put_order(changes, order)?;
-            }
-            if changed {
-                put_manifest(changes, &manifest)?;
-            }
-            changes.put_cursor(entry.id, progress.place);
-            if effects.place > 0 && effects.rest.is_none() {
-                let ledger = LedgerRange { first: effects.ledger, last: effects.ledger };
-                changes.put_seen(entry.id, &ledger.into(), effects.whole);
-            }
-            waits.iter().try_for_each(|run| changes.put_waiting_run(entry.id, *run))?;
-            over.iter().try_for_each(|position| changes.delete_waiting_run(entry.id, *position))?;
-            put_progress(changes, entry.id, &progress)
-        })?;
-        new.written.stopped = !manifest.running && cell.manifest.running;
-        if new.written.stopped {
-            let because = manifest.stopped_because.as_deref();
-            tracing::warn!(program = %entry.id, because, "a program is no longer run");
-            self.store.set_active(&program_consumer(entry.id), false);
-        }
-        if changed {
-            cell.manifest = Arc::new(manifest);
-        }
-        cell.progress = progress;
-        cell.waiting.written(&waits, &over);
-        Ok(Wrote::Runs(new.written))
-    }
-
-    /// What of the runs is not stored yet.
-    fn new_runs<'e>(
-        &self,
-        program: ProgramId,
-        effects: &'e Effects,
-    ) -> Result<NewRuns<'e>, ProgramError> {
-        let mut new = NewRuns::default();
-        for run in &effects.runs {
-            let mut execution = run.execution.clone();
-            if !run.rows.emits.is_empty() {
-                // A backfill and live ledgers may overlap.
-                if self.store.rows_of_run(program, run.position)?.is_some() {
-                    execution.rows = 0;
-                } else {
-                    new.rows.push((run.position, &run.encoded));
-                }
-            }
-            new.written.executions += 1;
-            new.written.errors += u64::from(execution.error.is_some());
-            new.written.rows += u64::from(execution.rows);
-            new.executions.push(execution);
-        }
-        if !new.executions.is_empty() {
-            let (ledger, source) = (effects.ledger, effects.source);
-            let mut sums: LedgerSums = records::sums_of(&self.store, program, ledger, source)?;
-            new.executions.iter().for_each(|execution| sums.add(execution));
-            new.stats = Some(LedgerStats { ledger, source, sums });
-        }
-        Ok(new)
-    }
-
-    /// Counts new runs; says whether the manifest has changed.
-    fn account(
-        &self,
-        manifest: &mut Manifest,
-        progress: &mut Progress,
-        effects: &Effects,
-        new: &mut NewRuns<'_>,
-    ) -> Result<bool, ProgramError> {
-        let mut changed = false;
-        if !new.rows.is_empty() {
-            // A backfill and live ledgers may have made different tables grow meanwhile.
-            let emits = effects.runs.iter().flat_map(|run| run.rows.emits.iter().cloned());
-            let grown =
-                manifest.schema.admit(&emits.collect::<Vec<_>>(), self.settings.schema_limits());
-            let grown = grown.map_err(|error| ProgramError::Outgrown(error.to_string()))?;
-            if let Some(grown) = grown {
-                manifest.schema = grown;
-                changed = true;
-            }
-        }
-        progress.log += new.rows.len() as u64;
-        progress.executions += new.executions.len() as u64;
-        progress.row_bytes += new.rows.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
-        if effects.source == RunSource::Live {
-            progress.errors_in_a_row = errors_in_a_row(progress.errors_in_a_row, &new.executions);
-            if manifest.running && progress.errors_in_a_row >= MOST_ERRORS_IN_A_ROW {
-                manifest.running = false;
-                manifest.stopped_because = Some(stopped_because(&new.executions));
-                changed = true;
-            }
-        }
-        Ok(changed)
-    }
-}
-
-/// How many runs have failed since the last that did not. One for which state was missing is neither.
-pub(super) fn errors_in_a_row(before: u32, executions: &[Execution]) -> u32 {
-    executions.iter().fold(before, |count, execution| match &execution.error {
-        None => 0,
-        Some(_) if execution.state_unavailable => count,
-        Some(_) => count.saturating_add(1),
-    })
-}
-
-/// Why something is no longer run after these.
-pub(super) fn stopped_because(executions: &[Execution]) -> String {
-    let last = executions.iter().rev().filter(|it| !it.state_unavailable);
-    let last = last.filter_map(|it| it.error.as_deref()).next();
-    format!(
-        "stopped after {MOST_ERRORS_IN_A_ROW} failures in a row, the last one being: {}",
-        last.unwrap_or("unknown")
-    )
-}
-
-/// Which runs are to be made again, which of those that waited are not, and how many there is no room for.
-fn again(effects: &Effects, waiting: &Waiting) -> (Vec<WaitingRun>, Vec<TransactionPosition>, u64) {
-    let from = effects.stored_from.unwrap_or(effects.ledger);
-    let (mut waits, mut over, mut given_up) = (Vec::new(), Vec::new(), 0);
-    let mut room = MOST_WAITING.saturating_sub(waiting.len());
-    for run in &effects.runs {
-        let (position, known) = (run.position, waiting.has(run.position));
-        match run.execution.state_unavailable {
-            true if known => waits.push(WaitingRun { position, from }),
-            true if room == 0 => given_up += 1,
-            true => {
-                room -= 1;
-                waits.push(WaitingRun { position, from });
-            }
-            false if known => over.push(position),
-            false => {}
-        }
-    }
-    // Those of which nothing came: they are not stored any more, or call none of the contracts.
-    if let Some(again) = effects.again.as_ref() {
-        let made: BTreeSet<_> = effects.runs.iter().map(|run| run.position).collect();
-        let left =
-            |position: &&TransactionPosition| effects.rest.is_none_or(|rest| **position < rest);
-        let gone = again.iter().filter(left).filter(|position| !made.contains(position));
-        over.extend(gone.filter(|position| waiting.has(**position)));
-    }
-    (waits, over, given_up)
-}
-
-/// What is to be written.
-#[derive(Default)]
-struct NewRuns<'e> {
-    rows: Vec<(TransactionPosition, &'e Vec<u8>)>,
-    executions: Vec<Execution>,
-    stats: Option<LedgerStats>,
-    written: WrittenRuns,
-}
-
-/// What came of writing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wrote {
-    /// What the runs left is on disk.
-    Runs(WrittenRuns),
-    /// Nothing: the program is gone, or contracts were registered since, and what was run and passed over
-    /// was so without them.
-    Nothing,
-}
-
-/// What was written.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct WrittenRuns {
-    pub executions: u64,
-    pub errors: u64,
-    pub rows: u64,
-    /// There are others, more or fewer runs that wait for ledgers.
-    pub waiting_changed: bool,
-    /// The program is no longer run since.
-    pub stopped: bool,
 }
 
 /// A wait before our own trouble is tried again.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::columns::Family;
-use super::coverage::Coverage;
+use super::coverage::{Added, Coverage};
 use super::database::Batch;
 use super::index_rows::IndexRows;
 use super::prepare::PreparedLedger;
@@ -35,6 +35,8 @@ struct Staged<'a> {
     batch: Batch<'a>,
     index: IndexRows,
     coverage: Coverage,
+    /// What was added to `coverage`.
+    added: Vec<Added>,
     totals: Totals,
     links: BTreeMap<LedgerSeq, Link>,
 }
@@ -70,7 +72,8 @@ impl Store {
         let mut staged = Staged {
             batch: self.database.batch_with_room(bytes),
             index: IndexRows::default(),
-            coverage: self.coverage.read().clone(),
+            coverage: writer.coverage.take().unwrap_or_else(|| self.coverage.read().clone()),
+            added: Vec::with_capacity(ledgers.len()),
             totals: *self.totals.read(),
             links: BTreeMap::new(),
         };
@@ -139,20 +142,21 @@ impl Store {
     }
 
     fn stage(&self, staged: &mut Staged<'_>, ledger: &PreparedLedger) -> Result<(), StoreError> {
-        let Staged { batch, index, coverage, totals, links } = staged;
+        let Staged { batch, index, coverage, added, totals, links } = staged;
         if !ledger.rows.are_of(&self.indexes) {
             return Err(StoreError::OtherIndexes);
         }
         let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
         let change = coverage.change(ledger.sequence, ledger.sums());
         ledger_batch::compose(batch, index, ledger, coverage.next_event(), &change)?;
-        coverage.apply(&change);
-        if coverage.listings.is_new(&ledger.listed) {
-            let place = coverage.places();
-            let row = listings::encode(&ledger.listed);
-            batch.put_raw(Family::Listings, &place.to_be_bytes(), &row)?;
-            coverage.listings.push(place, ledger.listed.clone());
+        let listed = coverage.listings.is_new(&ledger.listed).then(|| ledger.listed.clone());
+        let one = Added { change, listed };
+        coverage.add(&one);
+        if let Some(listed) = &one.listed {
+            let place = coverage.places().to_be_bytes();
+            batch.put_raw(Family::Listings, &place, &listings::encode(listed))?;
         }
+        added.push(one);
         *totals = totals.with(ledger, newest);
         links.insert(ledger.sequence, ledger.link());
         Ok(())
@@ -164,8 +168,9 @@ impl Store {
         durability: Durability,
         writer: &mut Writer,
     ) -> Result<(), StoreError> {
-        let Staged { mut batch, index, coverage, totals, links } = staged;
+        let Staged { mut batch, index, coverage, added, totals, links } = staged;
         if links.is_empty() {
+            writer.coverage = Some(coverage);
             // They are stored already, but perhaps by an import that has not flushed yet.
             return match durability {
                 Durability::Synced => self.database.flush_unlogged(),
@@ -185,8 +190,11 @@ impl Store {
             self.doubt(writer);
             return Err(error);
         }
-        *self.coverage.write() = coverage;
+        let mut published = self.coverage.write();
+        added.iter().for_each(|one| published.add(one));
+        drop(published);
         *self.totals.write() = totals;
+        writer.coverage = Some(coverage);
         Ok(())
     }
 
@@ -207,6 +215,7 @@ impl Store {
             let _change = self.generations.change();
             *self.coverage.write() = coverage;
             *self.totals.write() = totals;
+            writer.coverage = None;
             writer.in_doubt = false;
         }
         Ok(())

@@ -10,7 +10,7 @@ use super::bytes::{Malformed, Reader, put_varint};
 use super::digest::Digest;
 use super::feed::FedLedger;
 use super::indexed_as::Settings;
-use super::listings::Listings;
+use super::listings::{Listed, Listings};
 use super::runs::{Run, Runs, Span};
 use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
@@ -88,6 +88,13 @@ pub(super) struct CoverageChange {
     pub merged: Option<LedgerSeq>,
     /// Number and new state of the run that the ledger now belongs to.
     pub run: (u32, Run),
+}
+
+/// One more ledger.
+pub(super) struct Added {
+    pub change: CoverageChange,
+    /// To which contracts it was restricted, when that is not as before.
+    pub listed: Option<Listed>,
 }
 
 impl Coverage {
@@ -179,6 +186,14 @@ impl Coverage {
         };
         let merged = after.map(|range| range.ledgers.first);
         CoverageChange { range: CoveredRange { ledgers, sums }, merged, run }
+    }
+
+    /// Takes over one more ledger.
+    pub(super) fn add(&mut self, added: &Added) {
+        self.apply(&added.change);
+        if let Some(listed) = &added.listed {
+            self.listings.push(self.places(), listed.clone());
+        }
     }
 
     /// Takes over what [`Self::change`] said, once it is stored.

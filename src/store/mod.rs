@@ -144,6 +144,9 @@ struct Writer {
     /// Whether a write of ledgers or totals failed, which may have been made all the same: what is in
     /// memory is read back before the next one.
     in_doubt: bool,
+    /// The store's coverage once more, to be changed before it is known whether the change is stored; none
+    /// when it has to be copied first.
+    coverage: Option<Coverage>,
 }
 
 /// What is stored over all ledgers, less what was pruned.

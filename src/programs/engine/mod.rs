@@ -73,6 +73,7 @@ pub use module::Module;
 pub use run::{GuestFault, Invocation, Outcome, Program, Recorded, RunError};
 pub use settings::{CacheSettings, EngineSettings, THREAD_STACK};
 pub use targets::Targets;
+pub(super) use thread_clock::ThreadClock;
 
 /// Lifetimes of entries, in ledgers, where the network's settings are not known: those of the public
 /// network.

@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The clock of a thread of this process.
 #[derive(Debug)]
-pub(super) struct ThreadClock(Pid);
+pub(in crate::programs) struct ThreadClock(Pid);
 
 impl ThreadClock {
     /// That of the calling thread.
@@ -17,7 +17,7 @@ impl ThreadClock {
     }
 
     /// Time on a processor since the calling thread began: quicker than [`Self::used`].
-    pub(super) fn used_by_own() -> Duration {
+    pub(in crate::programs) fn used_by_own() -> Duration {
         clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
     }
 

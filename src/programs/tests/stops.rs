@@ -7,8 +7,9 @@ use super::*;
 use crate::programs::backfill::State;
 use crate::programs::begun::Begun;
 use crate::programs::records::{self, Execution, LONGEST_SENTENCE, RunSource};
-use crate::programs::runner::{Effects, MOST_ERRORS_IN_A_ROW, PART_BYTES, Wrote};
+use crate::programs::runner::{Effects, PART_BYTES};
 use crate::programs::state::applied_protocol;
+use crate::programs::writing::{MOST_ERRORS_IN_A_ROW, Wrote};
 
 /// Fails in ledgers of which this holds.
 fn failing(condition: &str) -> Vec<u8> {
@@ -235,7 +236,7 @@ fn contracts_that_were_registered_meanwhile_keep_the_cursor_where_it_is() {
     assert!(!passed.unwrap());
     let mut effects = Effects::none(&before, LedgerSeq(30), RunSource::Live);
     effects.place = last;
-    let wrote = scene.runner.write(&entry, &effects, |progress, _, _| {
+    let wrote = scene.runner.write(&entry, &[effects], |progress, _, _, _| {
         progress.place = last;
         None
     });
