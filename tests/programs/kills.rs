@@ -249,7 +249,7 @@ impl<'a> Life<'a> {
         for (id, known) in self.programs.clone() {
             self.send(&owner, &Request::Backfill { id }).unwrap();
             owner.wait("the backfill ends", |it| {
-                it.get(&format!("{id}/backfill"))["state"] == "done"
+                it.get(&format!("{id}/backfill"))["state"] == "incomplete"
             });
             assert_eq!(owner.get(&format!("{id}/backfill"))["errors"], 0, "{known:?}");
         }

@@ -105,7 +105,7 @@ fn a_contract_that_takes_and_leaves_a_reference_stays_indexed() {
         assert_eq!((&run["status"], &run["rows_written"]), (&json!("success"), &json!(0)), "{run}");
         assert_eq!(run["fidelity"], "exact", "{run}");
     }
-    let rows = owner.query("select a, b, inner, number from new_answer order by _ledger");
+    let rows = owner.query("select a, b, \"inner\", number from new_answer order by _ledger");
     let without = json!({ "a": null, "b": null, "inner": { "x": null, "y": null }, "number": 1 });
     let with = json!({ "a": 9, "b": null, "inner": { "x": 9, "y": null }, "number": 1 });
     assert_eq!(rows, [without.clone(), without, with]);
