@@ -351,7 +351,7 @@ impl Older {
             }
             drop(orders);
             if written.rows > 0 {
-                self.feeder.wake();
+                self.feeder.has_rows(entry);
             }
             if written.waiting_changed {
                 self.trouble.report();
