@@ -5,6 +5,9 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::priority::Priority;
 
+/// How many lines there are. Each may have as many runs under way as there may be at a time.
+pub(super) const LINES: usize = 2;
+
 /// Room for runs, for threads of each priority: those that can wait do not hold up the others.
 pub(super) struct Turns {
     prompt: Line,
