@@ -1,11 +1,11 @@
 //! Running a program on ledgers that were stored before it was deployed: what was asked for, how far
-//! it has got, and what came of it. An order outlives the process.
+//! it has got, and what came of it. A backfill outlives the process.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 
-/// Where an order stands.
+/// Where a backfill stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -34,9 +34,9 @@ impl State {
     }
 }
 
-/// An order and its progress.
+/// A backfill and its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct Backfill {
     /// The program.
     pub program: ProgramId,
     /// The ledgers that were asked for, up to the newest that was stored then.
@@ -49,7 +49,7 @@ pub struct Order {
     pub state: State,
     /// How many ledgers were asked for and could not be run on.
     pub missing: u64,
-    /// Which they are, so far: ledgers that are not stored, or came after all that were stored when the order
+    /// Which they are, so far: ledgers that are not stored, or came after all that were stored when the backfill
     /// came; of which retention has removed transactions; or of which those of the program's contracts were
     /// left out. An earlier version only counted them.
     #[serde(default, with = "ranges", skip_serializing_if = "LedgerSet::is_empty")]
@@ -71,13 +71,13 @@ pub struct Order {
     pub message: Option<String>,
 }
 
-impl Order {
-    /// An order of which nothing is done. Nobody has to wait for ledgers after the `newest` that is stored:
+impl Backfill {
+    /// A backfill of which nothing is done. Nobody has to wait for ledgers after the `newest` that is stored:
     /// they are for the program as they come.
     pub(super) fn new(program: ProgramId, asked: LedgerRange, newest: Option<LedgerSeq>) -> Self {
         let last = newest.map_or(asked.first, |newest| newest.max(asked.first)).min(asked.last);
         let ledgers = LedgerRange { first: asked.first, last };
-        let mut order = Self {
+        let mut backfill = Self {
             program,
             ledgers,
             next: ledgers.first,
@@ -92,12 +92,12 @@ impl Order {
             message: None,
         };
         if let Some(first) = last.next() {
-            order.misses(LedgerRange { first, last: asked.last });
+            backfill.misses(LedgerRange { first, last: asked.last });
         }
-        let missing = order.missing;
-        order.message = (missing > 0)
+        let missing = backfill.missing;
+        backfill.message = (missing > 0)
             .then(|| format!("{missing} of the ledgers come after the newest that is stored"));
-        order
+        backfill
     }
 
     /// Ledgers that are done.
@@ -119,7 +119,7 @@ impl Order {
         self.missing += self.missing_ledgers.ledgers() - before;
     }
 
-    /// The ledgers that are done, once the order is over.
+    /// The ledgers that are done, once the backfill is over.
     pub(super) fn seen(&self) -> LedgerSet {
         let mut seen = LedgerSet::default();
         if matches!(self.state, State::Done | State::Incomplete) {
@@ -141,7 +141,7 @@ impl Order {
         }
     }
 
-    /// An earlier version called an order done that was not.
+    /// An earlier version called a backfill done that was not.
     pub(super) fn revised(mut self) -> Self {
         if self.state == State::Done && self.missing > 0 {
             self.state = State::Incomplete;
@@ -215,39 +215,39 @@ mod tests {
 
     #[test]
     fn an_order_ends_after_its_last_ledger() {
-        let mut order = Order::new(ProgramId(1), LedgerRange::new(5, 9), NEWEST);
-        assert_eq!((order.done(), order.state), (0, State::Running));
-        order.reached(Some(LedgerSeq(9)));
-        assert_eq!((order.done(), order.state), (4, State::Running));
-        let stored = serde_json::to_vec(&order).unwrap();
-        assert_eq!(serde_json::from_slice::<Order>(&stored).unwrap(), order);
-        order.reached(Some(LedgerSeq(10)));
-        assert_eq!((order.done(), order.state, order.message), (5, State::Done, None));
+        let mut backfill = Backfill::new(ProgramId(1), LedgerRange::new(5, 9), NEWEST);
+        assert_eq!((backfill.done(), backfill.state), (0, State::Running));
+        backfill.reached(Some(LedgerSeq(9)));
+        assert_eq!((backfill.done(), backfill.state), (4, State::Running));
+        let stored = serde_json::to_vec(&backfill).unwrap();
+        assert_eq!(serde_json::from_slice::<Backfill>(&stored).unwrap(), backfill);
+        backfill.reached(Some(LedgerSeq(10)));
+        assert_eq!((backfill.done(), backfill.state, backfill.message), (5, State::Done, None));
     }
 
     #[test]
     fn ledgers_that_were_not_there_are_told() {
-        let mut order = Order::new(ProgramId(1), LedgerRange::new(5, 109), NEWEST);
-        assert_eq!((order.ledgers, order.missing), (LedgerRange::new(5, 9), 100));
-        assert!(order.message.as_ref().unwrap().starts_with("100 of the ledgers come after"));
-        order.reached(Some(LedgerSeq(10)));
+        let mut backfill = Backfill::new(ProgramId(1), LedgerRange::new(5, 109), NEWEST);
+        assert_eq!((backfill.ledgers, backfill.missing), (LedgerRange::new(5, 9), 100));
+        assert!(backfill.message.as_ref().unwrap().starts_with("100 of the ledgers come after"));
+        backfill.reached(Some(LedgerSeq(10)));
         let sentence = "100 of the ledgers that were asked for are not stored in full: fetch them with \
                         `orrery backfill`, then ask again";
-        assert_eq!(order.message.as_deref(), Some(sentence));
-        assert_eq!((order.state, order.done()), (State::Incomplete, 5));
-        assert_eq!(order.missing_ledgers.ranges(), [LedgerRange::new(10, 109)]);
-        let stored = serde_json::to_vec(&order).unwrap();
-        assert_eq!(serde_json::from_slice::<Order>(&stored).unwrap(), order);
+        assert_eq!(backfill.message.as_deref(), Some(sentence));
+        assert_eq!((backfill.state, backfill.done()), (State::Incomplete, 5));
+        assert_eq!(backfill.missing_ledgers.ranges(), [LedgerRange::new(10, 109)]);
+        let stored = serde_json::to_vec(&backfill).unwrap();
+        assert_eq!(serde_json::from_slice::<Backfill>(&stored).unwrap(), backfill);
     }
 
     #[test]
     fn of_what_is_all_in_the_future_one_ledger_is_looked_at() {
         for newest in [None, NEWEST] {
-            let mut order = Order::new(ProgramId(1), LedgerRange::new(50, 149), newest);
-            assert_eq!((order.ledgers, order.missing), (LedgerRange::new(50, 50), 99));
-            order.misses(order.ledgers);
-            order.reached(None);
-            assert!(order.message.unwrap().starts_with("100 of the ledgers"));
+            let mut backfill = Backfill::new(ProgramId(1), LedgerRange::new(50, 149), newest);
+            assert_eq!((backfill.ledgers, backfill.missing), (LedgerRange::new(50, 50), 99));
+            backfill.misses(backfill.ledgers);
+            backfill.reached(None);
+            assert!(backfill.message.unwrap().starts_with("100 of the ledgers"));
         }
     }
 }

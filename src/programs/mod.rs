@@ -3,9 +3,11 @@
 //!
 //! Each program is a consumer of the store's feed ([`crate::store`]). Three threads take programs by turns ([`lanes`]) and run each on its next ledger ([`runner`]); what the runs leave is
 //! written at once, with how far the program has got. Another thread brings rows into the tables
-//! ([`feeder`]), two work off backfills ([`older`]). None of them holds up ingestion.
+//! ([`feeder`]), two work off backfills ([`backfills`]). None of them holds up ingestion.
 
 pub mod backfill;
+mod backfill_turn;
+mod backfills;
 mod begun;
 pub mod emit;
 pub mod engine;
@@ -15,8 +17,6 @@ mod lanes;
 mod live;
 pub mod manifest;
 mod names;
-mod older;
-mod orders_turn;
 mod questions;
 mod reading;
 pub mod records;
@@ -47,13 +47,13 @@ pub use registry::Deploy;
 pub use status::ProgramStatus;
 pub use trial::{Trial, TrialOn, Tried, TriedRun, TriedTransaction};
 
-use backfill::Order;
+use backfill::Backfill;
+use backfills::Backfills;
 use engine::{CacheSettings, CheckRules, Engine, EngineSettings, Limits, THREAD_STACK};
 use feeder::Feeder;
 use lanes::{Lane, Lanes};
 use live::Live;
 use manifest::Manifest;
-use older::Older;
 use questions::Questions;
 use reading::report;
 use records::{Execution, LedgerStats, RunSource, StatsQuery};
@@ -163,7 +163,7 @@ pub struct Programs {
     feeder: Arc<Feeder>,
     lanes: Arc<Lanes>,
     live: Arc<Live>,
-    older: Arc<Older>,
+    backfills: Arc<Backfills>,
     trouble: Arc<Trouble>,
     deploys: Budget,
     trials: Budget,
@@ -194,7 +194,7 @@ impl Programs {
         registry.all().iter().for_each(|entry| lanes.add(entry.id));
         let trouble = Arc::new(Trouble::new(Arc::clone(&health), &registry));
         let live = Arc::new(Live::new(&runner, &registry, &feeder, &trouble));
-        let older = Arc::new(Older::open(&runner, &registry, &feeder, &trouble)?);
+        let backfills = Arc::new(Backfills::open(&runner, &registry, &feeder, &trouble)?);
         trouble.report();
         let programs = Self {
             store,
@@ -203,7 +203,7 @@ impl Programs {
             feeder,
             lanes,
             live,
-            older,
+            backfills,
             trouble,
             deploys: one_of_each_owner("deploys", DEPLOYS_AT_ONCE),
             trials: one_of_each_owner("trials", TRIALS_AT_ONCE),
@@ -227,9 +227,11 @@ impl Programs {
                 lanes.work(lane, |program| live.turn(program));
             }));
         }
-        for (name, lane) in [("programs-older", Lane::Fast), ("programs-older-slow", Lane::Slow)] {
-            let older = Arc::clone(&self.older);
-            let work = move || older.work(lane);
+        for (name, lane) in
+            [("programs-backfill", Lane::Fast), ("programs-backfill-slow", Lane::Slow)]
+        {
+            let backfills = Arc::clone(&self.backfills);
+            let work = move || backfills.work(lane);
             threads.extend(spawn(name, Priority::Patient, &health, work));
         }
         for name in FEEDERS {
@@ -249,7 +251,7 @@ impl Programs {
     /// Ends all threads after what they have at hand. What is left is done after the next start.
     pub fn stop(&self) {
         self.lanes.stop();
-        self.older.stop();
+        self.backfills.stop();
         self.feeder.stop();
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
@@ -297,7 +299,7 @@ impl Programs {
     pub fn delete(&self, owner: &Owner, id: ProgramId) -> Result<(), ProgramError> {
         let manifest = self.registry.delete(owner, id)?;
         self.lanes.remove(id);
-        self.older.forget(id);
+        self.backfills.forget(id);
         self.trouble.is_over(RunSource::Live, id);
         self.trouble.report();
         // From here on the program is gone; tables that cannot be dropped now are dropped later.
@@ -395,25 +397,25 @@ impl Programs {
         owner: &Owner,
         id: ProgramId,
         ledgers: LedgerRange,
-    ) -> Result<Order, ProgramError> {
-        self.older.begin(&*self.registry.owned(id, owner)?, ledgers)
+    ) -> Result<Backfill, ProgramError> {
+        self.backfills.begin(&*self.registry.owned(id, owner)?, ledgers)
     }
 
     /// How far a program's backfill has got.
     ///
     /// # Errors
     /// [`ProgramError::NoBackfill`] when none was asked for.
-    pub fn backfill(&self, owner: &Owner, id: ProgramId) -> Result<Order, ProgramError> {
+    pub fn backfill(&self, owner: &Owner, id: ProgramId) -> Result<Backfill, ProgramError> {
         self.registry.owned(id, owner)?;
-        self.older.order(id)?.ok_or(ProgramError::NoBackfill(id))
+        self.backfills.backfill(id)?.ok_or(ProgramError::NoBackfill(id))
     }
 
     /// Ends a program's backfill; what it has stored stays.
     ///
     /// # Errors
     /// [`ProgramError::NoBackfill`] when none was asked for.
-    pub fn cancel_backfill(&self, owner: &Owner, id: ProgramId) -> Result<Order, ProgramError> {
-        self.older.cancel(&*self.registry.owned(id, owner)?)
+    pub fn cancel_backfill(&self, owner: &Owner, id: ProgramId) -> Result<Backfill, ProgramError> {
+        self.backfills.cancel(&*self.registry.owned(id, owner)?)
     }
 
     /// Removes records that are older than they are kept.

@@ -14,13 +14,13 @@ use std::sync::{Arc, LazyLock};
 use soroban_env_host::{SymbolSmall, Val};
 use tempfile::TempDir;
 
-use super::backfill::Order;
+use super::backfill::Backfill;
+use super::backfills::Backfills;
 use super::engine::{EMIT, Engine, EngineSettings, env_functions};
 use super::feeder::Feeder;
 use super::lanes::Turn;
 use super::live::Live;
 use super::manifest::Manifest;
-use super::older::Older;
 use super::questions::Questions;
 use super::registry::{Deploy, Registry};
 use super::runner::Runner;
@@ -137,7 +137,7 @@ struct Parts {
     registry: Arc<Registry>,
     runner: Arc<Runner>,
     live: Live,
-    older: Older,
+    backfills: Backfills,
     trouble: Arc<Trouble>,
     health: Arc<Health>,
 }
@@ -196,9 +196,9 @@ impl Scene {
         let health = Arc::new(Health::default());
         let trouble = Arc::new(Trouble::new(Arc::clone(&health), &registry));
         let live = Live::new(&runner, &registry, &feeder, &trouble);
-        let older = Older::open(&runner, &registry, &feeder, &trouble).unwrap();
+        let backfills = Backfills::open(&runner, &registry, &feeder, &trouble).unwrap();
         trouble.report();
-        self.parts = Some(Parts { store, registry, runner, live, older, trouble, health });
+        self.parts = Some(Parts { store, registry, runner, live, backfills, trouble, health });
     }
 }
 
@@ -245,14 +245,14 @@ impl Parts {
         deployed
     }
 
-    fn begin(&self, id: ProgramId, first: u32, last: u32) -> Result<Order, ProgramError> {
+    fn begin(&self, id: ProgramId, first: u32, last: u32) -> Result<Backfill, ProgramError> {
         let entry = self.registry.get(id).ok_or(ProgramError::Unknown(id))?;
-        self.older.begin(&entry, LedgerRange::new(first, last))
+        self.backfills.begin(&entry, LedgerRange::new(first, last))
     }
 
     fn delete(&self, owner: &str, id: ProgramId) -> Result<(), ProgramError> {
         self.registry.delete(&Owner(owner.to_owned()), id)?;
-        self.older.forget(id);
+        self.backfills.forget(id);
         self.live.turn(id);
         self.trouble.report();
         Ok(())
@@ -265,7 +265,7 @@ impl Parts {
             for entry in self.registry.all() {
                 entry.lock().waiting.hurry();
                 busy |= !matches!(self.live.turn(entry.id), Turn::Idle);
-                busy |= !matches!(self.older.turn(entry.id), Turn::Idle);
+                busy |= !matches!(self.backfills.turn(entry.id), Turn::Idle);
             }
             if !busy {
                 return;
@@ -301,8 +301,8 @@ impl Parts {
         rows
     }
 
-    fn order(&self, id: ProgramId) -> Order {
-        self.older.order(id).unwrap().unwrap()
+    fn backfill(&self, id: ProgramId) -> Backfill {
+        self.backfills.backfill(id).unwrap().unwrap()
     }
 
     fn manifest(&self, id: ProgramId) -> Manifest {

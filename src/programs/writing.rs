@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::backfill::Order;
+use super::backfill::Backfill;
+use super::backfills::put_backfill;
 use super::manifest::{Manifest, Progress};
-use super::older::put_order;
 use super::records::{Execution, LedgerStats, LedgerSums, RunSource};
 use super::registry::{Entry, put_manifest, put_progress};
 use super::runner::{Effects, Runner};
@@ -28,7 +28,7 @@ impl Runner {
         &self,
         entry: &Entry,
         ledgers: &[Effects],
-        mut also: impl FnMut(&mut Progress, &Effects, &WrittenRuns, &[Execution]) -> Option<Order>,
+        mut also: impl FnMut(&mut Progress, &Effects, &WrittenRuns, &[Execution]) -> Option<Backfill>,
     ) -> Result<Wrote, ProgramError> {
         let mut cell = entry.lock();
         cell.settle(&self.store)?;
@@ -40,7 +40,7 @@ impl Runner {
         }
         let (mut manifest, mut progress) = (Manifest::clone(&cell.manifest), cell.progress);
         let mut waiting = cell.waiting.len();
-        let (mut written, mut changed, mut order) = (WrittenRuns::default(), false, None);
+        let (mut written, mut changed, mut backfill) = (WrittenRuns::default(), false, None);
         let mut drafts = Vec::with_capacity(ledgers.len());
         for effects in ledgers {
             let mut new = self.new_runs(entry.id, effects)?;
@@ -50,13 +50,13 @@ impl Runner {
             progress.given_up += given_up;
             new.written.waiting_changed = !waits.is_empty() || !over.is_empty() || given_up > 0;
             written.add(&new.written);
-            order = also(&mut progress, effects, &new.written, &new.executions);
+            backfill = also(&mut progress, effects, &new.written, &new.executions);
             drafts.push(Draft { effects, new, log, executions, waits, over });
         }
         cell.write(&self.store, |changes| {
             drafts.iter().try_for_each(|draft| draft.put(changes, entry.id))?;
-            if let Some(order) = &order {
-                put_order(changes, order)?;
+            if let Some(backfill) = &backfill {
+                put_backfill(changes, backfill)?;
             }
             if changed {
                 put_manifest(changes, &manifest)?;

@@ -15,7 +15,7 @@ use super::route::{Access, Call, Handler, Route, Work};
 use super::{ApiError, Deps};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
-use crate::programs::backfill::Order;
+use crate::programs::backfill::Backfill;
 use crate::programs::manifest::Manifest;
 use crate::programs::records::{RunSource, StatsQuery};
 use crate::programs::{Deploy, Programs, Trial};
@@ -250,21 +250,21 @@ fn texts(manifest: &Manifest) -> Vec<String> {
     manifest.contracts.iter().map(ToString::to_string).collect()
 }
 
-fn progress(order: &Order) -> serde_json::Value {
+fn progress(backfill: &Backfill) -> serde_json::Value {
     json!({
-        "program_id": order.program,
-        "from": order.ledgers.first.0,
-        "to": order.ledgers.last.0,
-        "next": order.next.0,
-        "state": order.state.word(),
-        "ledgers_done": order.done(),
-        "ledgers": order.ledgers.len(),
-        "ledgers_missing": order.missing,
-        "missing_ledgers": records::ranges(&order.missing_ledgers),
-        "executions": order.executions,
-        "errors": order.errors,
-        "rows_written": order.rows,
-        "message": order.message,
+        "program_id": backfill.program,
+        "from": backfill.ledgers.first.0,
+        "to": backfill.ledgers.last.0,
+        "next": backfill.next.0,
+        "state": backfill.state.word(),
+        "ledgers_done": backfill.done(),
+        "ledgers": backfill.ledgers.len(),
+        "ledgers_missing": backfill.missing,
+        "missing_ledgers": records::ranges(&backfill.missing_ledgers),
+        "executions": backfill.executions,
+        "errors": backfill.errors,
+        "rows_written": backfill.rows,
+        "message": backfill.message,
     })
 }
 

@@ -16,7 +16,7 @@
 //! | `fidelity` | comparing with what the network recorded |
 //! | `check`, `cost`, `compiler`, `compiled`, `module` | a module from its bytes to something that can be run |
 //! | `limits`, `settings` | how much a run may use, and how wasmtime is set up |
-//! | `turns`, `watch`, `thread_clock` | how many runs there are at a time, and who stops those that last too long |
+//! | `places`, `watch`, `thread_clock` | how many runs there are at a time, and who stops those that last too long |
 
 mod check;
 mod compiled;
@@ -34,12 +34,13 @@ mod interface;
 mod limits;
 mod lookups;
 mod module;
+mod places;
 mod run;
 mod settings;
 mod snapshot;
 mod targets;
 mod thread_clock;
-mod turns;
+
 mod watch;
 mod word;
 
@@ -62,7 +63,7 @@ use compiled::CompiledModules;
 use compiler::Compiler;
 use guest::Guest;
 use limits::Bytes;
-use turns::Turns;
+use places::Places;
 use watch::Watch;
 
 pub use check::{CheckRules, ModuleFacts, Refused};
@@ -155,7 +156,7 @@ struct Inner {
     loaded: Mutex<HashMap<Hash32, Weak<module::Inner>>>,
     /// What became of the last modules that were compiled.
     passing: Mutex<Passing>,
-    turns: Turns,
+    places: Places,
     watch: Watch,
     /// See [`guest::Run::marker`].
     marker: [u8; 32],
@@ -213,13 +214,13 @@ impl Engine {
         emitting::define(&mut linker).map_err(setup)?;
         let compiled = CompiledModules::new(&settings)?;
         let compiler = Compiler::new(settings.compiler, settings.instance_memory);
-        let turns = Turns::new(settings.concurrent_runs);
+        let places = Places::new(settings.concurrent_runs);
         let watch = Watch::start(wasmtime.clone()).map_err(EngineError::Thread)?;
         let mut marker = [0; 32];
         rand::rng().fill_bytes(&mut marker);
         let (loaded, passing) = (Mutex::default(), Mutex::default());
         let inner =
-            Inner { wasmtime, linker, compiler, compiled, loaded, passing, turns, watch, marker };
+            Inner { wasmtime, linker, compiler, compiled, loaded, passing, places, watch, marker };
         Ok(Self { inner: Arc::new(inner) })
     }
 

@@ -162,7 +162,7 @@ impl Engine {
         let begun = Instant::now();
         let lookups = Lookups::begin(invocation, program.contracts, state)?;
         let ledger_info = ledger_info(invocation, archival_settings(state)?.as_ref());
-        let turn = self.inner.turns.take();
+        let place = self.inner.places.take();
         let bounds = Arc::new(Bounds::new(limits.clone()));
         let watched = self.inner.watch.over(&bounds);
         let job = Job { invocation, engine: self, program, lookups, ledger_info, bounds: &bounds };
@@ -171,7 +171,7 @@ impl Engine {
             with_state(state, || stacker::maybe_grow(RUN_STACK, THREAD_STACK, || execute(job)))
         }));
         let on_processor = bounds.on_processor();
-        drop((watched, turn));
+        drop((watched, place));
         let report = ended.map_err(|panic| RunError::Ours(panic_text(&*panic)))?;
         if let Some(error) = report.failure {
             return Err(RunError::State(error));

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::{fmt, thread};
 
-use super::turns::LINES;
+use super::places::LINES;
 use wasmparser::WasmFeatures;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 

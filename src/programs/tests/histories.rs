@@ -37,7 +37,7 @@ struct Model {
     must: BTreeSet<u32>,
     may: BTreeSet<u32>,
     /// The last backfill: its ledgers that were stored then, and whether it is for the contract.
-    order: Option<(BTreeSet<u32>, bool)>,
+    backfill: Option<(BTreeSet<u32>, bool)>,
 }
 
 struct History {
@@ -128,7 +128,7 @@ impl History {
                 running: true,
                 must: BTreeSet::new(),
                 may: BTreeSet::new(),
-                order: None,
+                backfill: None,
             };
             self.models.insert(new.id, model);
         }
@@ -167,7 +167,7 @@ impl History {
             self.models.remove(&id);
             // Where it was told that it failed, it is noticed that it did not.
             self.scene.live.turn(id);
-            self.scene.older.turn(id);
+            self.scene.backfills.turn(id);
             assert!(self.scene.registry.get(id).is_none());
             assert!(self.scene.rows(id).is_empty());
             assert_eq!(self.scene.store.program_backfill(id).unwrap(), None);
@@ -180,28 +180,28 @@ impl History {
         let first = self.rng.random_range(LEDGERS);
         let last = self.rng.random_range(first..=*LEDGERS.end());
         let told = self.scene.begin(id, first, last);
-        let order = self.scene.older.order(id).unwrap();
-        let is_new = order.as_ref().is_some_and(|order| order.state == State::Running)
+        let backfill = self.scene.backfills.backfill(id).unwrap();
+        let is_new = backfill.as_ref().is_some_and(|backfill| backfill.state == State::Running)
             && !matches!(told, Err(ProgramError::BackfillRuns(_)));
         assert!(is_new || told.is_err());
         if is_new {
-            let ledgers = order.unwrap().ledgers;
+            let ledgers = backfill.unwrap().ledgers;
             let stored: BTreeSet<u32> =
                 self.stored.iter().copied().filter(|it| ledgers.contains(LedgerSeq(*it))).collect();
             let model = self.models.get_mut(&id).unwrap();
             // Contracts may be registered before it gets there, and ledgers stored.
             model.may.extend(ledgers.first.0..=ledgers.last.0);
-            model.order = Some((stored, model.registered));
+            model.backfill = Some((stored, model.registered));
         }
     }
 
     fn cancel(&mut self) {
         let Some(id) = self.any_program() else { return };
         let Some(entry) = self.scene.registry.get(id) else { return };
-        let told = self.scene.older.cancel(&entry);
+        let told = self.scene.backfills.cancel(&entry);
         if told.is_ok() {
-            let order = self.scene.older.order(id).unwrap().unwrap();
-            assert_ne!(order.state, State::Running);
+            let backfill = self.scene.backfills.backfill(id).unwrap().unwrap();
+            assert_ne!(backfill.state, State::Running);
         }
     }
 
@@ -244,7 +244,7 @@ impl History {
             let is_live = self.rng.random_bool(0.6);
             let turn = match is_live {
                 true => self.scene.live.turn(id),
-                false => self.scene.older.turn(id),
+                false => self.scene.backfills.turn(id),
             };
             let component = if is_live { "programs" } else { "program backfill" };
             if matches!(turn, Turn::Failed(_)) {
@@ -272,15 +272,16 @@ impl History {
                 let may = model.must.contains(ledger) || model.may.contains(ledger);
                 assert!(may, "program {id} has rows of ledger {ledger}");
             }
-            let order = self.scene.older.order(*id).unwrap();
-            let is_over = |order: &Order| matches!(order.state, State::Done | State::Incomplete);
-            let is_done = order.as_ref().is_some_and(is_over);
-            if let Some(order) = order.filter(is_over) {
-                let is_whole = order.state == State::Done;
-                assert_eq!(is_whole, order.missing_ledgers.is_empty(), "{order:?}");
-                assert_eq!(order.missing, order.missing_ledgers.ledgers());
+            let backfill = self.scene.backfills.backfill(*id).unwrap();
+            let is_over =
+                |backfill: &Backfill| matches!(backfill.state, State::Done | State::Incomplete);
+            let is_done = backfill.as_ref().is_some_and(is_over);
+            if let Some(backfill) = backfill.filter(is_over) {
+                let is_whole = backfill.state == State::Done;
+                assert_eq!(is_whole, backfill.missing_ledgers.is_empty(), "{backfill:?}");
+                assert_eq!(backfill.missing, backfill.missing_ledgers.ledgers());
             }
-            if let (true, Some((ledgers, true))) = (is_done, &model.order) {
+            if let (true, Some((ledgers, true))) = (is_done, &model.backfill) {
                 self.all_are_there(*id, ledgers, &rows);
             }
             let entry = self.scene.registry.get(*id).unwrap();
@@ -339,8 +340,8 @@ impl History {
             let rows = self.scene.rows(*id);
             self.all_are_there(*id, &model.must, &rows);
             assert_eq!(self.scene.store.waiting_runs(*id).unwrap(), [], "all ledgers are there");
-            let order = self.scene.older.order(*id).unwrap();
-            assert!(order.is_none_or(|order| order.state != State::Running));
+            let backfill = self.scene.backfills.backfill(*id).unwrap();
+            assert!(backfill.is_none_or(|backfill| backfill.state != State::Running));
         }
         for id in self.models.keys() {
             assert_eq!(self.scene.status(*id).lag, 0);

@@ -64,15 +64,15 @@ fn what_retention_takes_from_a_paused_program_is_told() {
     // A backfill over them says the same, and takes nothing back.
     scene.begin(id, 15, 55).unwrap();
     scene.settle();
-    let order = scene.order(id);
-    assert_eq!(order.state, State::Incomplete);
+    let backfill = scene.backfill(id);
+    assert_eq!(backfill.state, State::Incomplete);
     let has_transactions = |ledger: &u32| {
         let row = scene.store.ledger(LedgerSeq(*ledger)).unwrap().unwrap();
         row.counts.stored_transactions > 0
     };
     let gone = set((15..=50).filter(has_transactions));
-    assert_eq!((&order.missing_ledgers, order.missing), (&gone, gone.ledgers()));
-    assert_eq!(order.done(), 41 - gone.ledgers());
+    assert_eq!((&backfill.missing_ledgers, backfill.missing), (&gone, gone.ledgers()));
+    assert_eq!(backfill.done(), 41 - gone.ledgers());
     // Those that had no transactions have been seen by now.
     assert_eq!(scene.status(id).missing, gone.within(LedgerRange::new(21, 50)));
 }
@@ -120,8 +120,8 @@ fn what_was_stored_for_other_contracts_is_told() {
     scene.restart();
     scene.begin(id, FIRST, 15).unwrap();
     scene.settle();
-    assert_eq!(scene.order(id).missing_ledgers, set([2, 6, 7, 8, 9, 13]));
-    assert_eq!(scene.order(id).state, State::Incomplete);
+    assert_eq!(scene.backfill(id).missing_ledgers, set([2, 6, 7, 8, 9, 13]));
+    assert_eq!(scene.backfill(id).state, State::Incomplete);
     assert_eq!(scene.status(id).missing, expected);
     // With a list that leaves the contract out no program for it is begun.
     let indexed = listed(&[NOBODYS]);
@@ -135,7 +135,7 @@ fn what_was_stored_for_other_contracts_is_told() {
     assert_eq!(scene.manifest(id).contracts, [NOBODYS]);
 }
 
-/// What must be told of a program and of the last order.
+/// What must be told of a program and of the last backfill.
 #[derive(Debug, Default)]
 struct Model {
     /// In the order of ingestion, with whether the contract was left out.
@@ -286,12 +286,12 @@ impl History {
         self.scene.begin(self.id, first, last).unwrap();
         self.log.push(format!("backfill {first} to {last}"));
         self.settle();
-        let order = self.scene.order(self.id);
+        let backfill = self.scene.backfill(self.id);
         let expected = set((first..=last).filter(|it| self.is_missing(*it)));
-        assert_eq!(order.missing_ledgers, expected, "{first} to {last}: {order:?}");
+        assert_eq!(backfill.missing_ledgers, expected, "{first} to {last}: {backfill:?}");
         let state = if expected.is_empty() { State::Done } else { State::Incomplete };
-        assert_eq!((order.state, order.missing), (state, expected.ledgers()));
-        self.model.missing.remove_all(&order.seen());
+        assert_eq!((backfill.state, backfill.missing), (state, expected.ledgers()));
+        self.model.missing.remove_all(&backfill.seen());
     }
 
     /// Whether a program cannot be run on all that the ledger held.

@@ -35,13 +35,17 @@ fn a_backfill_runs_a_ledger_again_whose_write_failed() {
         scene.begin(id, FIRST, LAST).unwrap();
         scene.fail(move |write| (write < 120 && write % 3 < 2).then_some(fault));
         scene.settle();
-        let order = scene.order(id);
-        assert_eq!(order.state, State::Done, "{fault:?}");
+        let backfill = scene.backfill(id);
+        assert_eq!(backfill.state, State::Done, "{fault:?}");
         assert_eq!(scene.rows(id), expected, "{fault:?}");
         let count = expected.len() as u64;
-        assert_eq!((order.executions, order.rows, order.errors), (count, count, 0), "{fault:?}");
+        assert_eq!(
+            (backfill.executions, backfill.rows, backfill.errors),
+            (count, count, 0),
+            "{fault:?}"
+        );
         assert_eq!(scene.executions(id), count, "each run is recorded once");
-        assert_eq!(order.done(), u64::from(LAST - FIRST + 1));
+        assert_eq!(backfill.done(), u64::from(LAST - FIRST + 1));
         assert!(!scene.is_down());
     }
 }
@@ -56,7 +60,7 @@ fn a_store_that_fails_is_told_and_what_is_told_later_is_on_disk() {
     scene.begin(id, FIRST, 50).unwrap();
     scene.fail(|_| Some(Fault::NotWritten));
     let mut turns = 0;
-    while !matches!(scene.older.turn(id), Turn::Failed(_)) {
+    while !matches!(scene.backfills.turn(id), Turn::Failed(_)) {
         turns += 1;
         assert!(turns < MANY_TURNS);
     }
@@ -66,7 +70,7 @@ fn a_store_that_fails_is_told_and_what_is_told_later_is_on_disk() {
     };
     assert!(told.contains("the store fails for 1 of 1 programs"), "{told}");
     assert!(!told.contains("No space"), "{told}");
-    assert_eq!(scene.order(id).state, State::Running);
+    assert_eq!(scene.backfill(id).state, State::Running);
     assert!(scene.rows(id).is_empty());
     assert!(scene.registry.set_running(&Owner("ana".to_owned()), id, false).is_err());
     assert!(scene.manifest(id).running, "what failed is not so");
@@ -74,7 +78,7 @@ fn a_store_that_fails_is_told_and_what_is_told_later_is_on_disk() {
     scene.settle();
     assert!(!scene.is_down());
     scene.restart();
-    assert_eq!(scene.order(id).state, State::Done);
+    assert_eq!(scene.backfill(id).state, State::Done);
     let rows = expected.into_iter().filter(|(position, _)| position.ledger.0 <= 50);
     assert_eq!(scene.rows(id), rows.collect());
 }
@@ -116,11 +120,14 @@ fn a_backfill_over_calls_that_fail_ends_itself_and_not_the_program() {
     let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
     scene.begin(id, FIRST, 79).unwrap();
     scene.settle();
-    let order = scene.order(id);
-    assert_eq!(order.state, State::Stopped);
-    let message = order.message.as_deref().unwrap();
+    let backfill = scene.backfill(id);
+    assert_eq!(backfill.state, State::Stopped);
+    let message = backfill.message.as_deref().unwrap();
     assert!(message.starts_with("stopped after 100 failures in a row, the last one"), "{message}");
-    assert!(order.errors >= u64::from(MOST_ERRORS_IN_A_ROW) && order.next.0 < 79, "{order:?}");
+    assert!(
+        backfill.errors >= u64::from(MOST_ERRORS_IN_A_ROW) && backfill.next.0 < 79,
+        "{backfill:?}"
+    );
     assert!(scene.manifest(id).running);
     assert_eq!(scene.health("programs"), Some(Component::Up(None)));
     scene.add_all(80..=LAST);
@@ -139,7 +146,7 @@ fn what_a_backfill_does_right_does_not_help_a_program_that_fails_on_new_ledgers(
         scene.add(ledger, Durability::Synced);
         scene.begin(id, 20, 49).unwrap();
         scene.settle();
-        assert_eq!(scene.order(id).state, State::Done);
+        assert_eq!(scene.backfill(id).state, State::Done);
     }
     let manifest = scene.manifest(id);
     assert!(!manifest.running);
@@ -214,8 +221,8 @@ fn runs_that_wait_go_with_their_program() {
     // A backfill makes them, too, where there is somebody who knows what was missing.
     scene.add_all(FIRST..=59);
     scene.begin(other, 60, 70).unwrap();
-    while scene.order(other).state == State::Running {
-        scene.older.turn(other);
+    while scene.backfill(other).state == State::Running {
+        scene.backfills.turn(other);
     }
     assert_eq!(scene.store.waiting_runs(other).unwrap(), []);
 }
@@ -255,13 +262,13 @@ fn a_new_order_for_the_same_ledgers_begins_at_their_first() {
     scene.add_all(FIRST..=LAST);
     let id = scene.deploy("ana", "seen", &code, NOBODYS).unwrap().id;
     scene.begin(id, FIRST, LAST).unwrap();
-    // A write that is under way when the order is cancelled, contracts are registered, and it is given again.
+    // A write that is under way when the backfill is cancelled, contracts are registered, and it is given again.
     let (entry, owner) = (scene.registry.get(id).unwrap(), Owner("ana".to_owned()));
-    scene.older.cancel(&entry).unwrap();
+    scene.backfills.cancel(&entry).unwrap();
     scene.registry.append(&owner, id, vec![market()]).unwrap();
     scene.begin(id, FIRST, LAST).unwrap();
     scene.settle();
-    assert_eq!(scene.order(id).state, State::Done);
+    assert_eq!(scene.backfill(id).state, State::Done);
     assert_eq!(scene.rows(id), rows_of(&code));
 }
 
@@ -303,9 +310,9 @@ fn a_ledger_that_emits_much_is_written_in_parts() {
     scene.begin(id, FIRST, 20).unwrap();
     let mut parts = 0;
     for _ in 0..MANY_TURNS {
-        let turns = [scene.live.turn(id), scene.older.turn(id)];
+        let turns = [scene.live.turn(id), scene.backfills.turn(id)];
         let part = scene.registry.get(id).unwrap().lock().progress.part;
-        if part.is_some() || scene.order(id).part.is_some() {
+        if part.is_some() || scene.backfill(id).part.is_some() {
             parts += 1;
             scene.restart();
         }
@@ -320,7 +327,7 @@ fn a_ledger_that_emits_much_is_written_in_parts() {
     assert_eq!(rows.keys().collect::<Vec<_>>(), expected);
     assert!(rows.values().all(|row| row.len() > 1_900_000));
     assert_eq!(scene.executions(id), expected.len() as u64, "no part is run twice");
-    assert_eq!(scene.order(id).state, State::Done);
+    assert_eq!(scene.backfill(id).state, State::Done);
 }
 
 #[test]

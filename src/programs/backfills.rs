@@ -1,4 +1,4 @@
-//! Works off backfills: programs on ledgers that were stored before, beside the new ones. Their orders
+//! Works off backfills: programs on ledgers that were stored before, beside the new ones. Backfills
 //! have turns as programs have on new ledgers: one that loops does not hold up the others.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::ProgramError;
-use super::backfill::{Order, State};
+use super::backfill::{Backfill, State};
+use super::backfill_turn::{BackfillTurn, Passed};
 use super::begun::Begun;
 use super::feeder::Feeder;
 use super::lanes::{Lane, Lanes, Turn, TurnClock};
 use super::manifest::Manifest;
-use super::orders_turn::{OrdersTurn, Passed};
 use super::records::RunSource;
 use super::registry::{Cell, Entry, Registry};
 use super::runner::{Effects, RETRY, Runner};
@@ -23,90 +23,91 @@ use super::writing::Wrote;
 use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
 use crate::store::{ProgramChanges, StoreError, TransactionPosition};
 
-/// How often it is written how far an order has got, when nothing else is.
+/// How often it is written how far a backfill has got, when nothing else is.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
-/// All orders.
-pub(super) struct Older {
+/// All backfills.
+pub(super) struct Backfills {
     runner: Arc<Runner>,
     registry: Arc<Registry>,
     feeder: Arc<Feeder>,
-    orders: Mutex<Orders>,
+    table: Mutex<Table>,
     lanes: Lanes,
     begun: Begun,
     trouble: Arc<Trouble>,
     stopped: AtomicBool,
 }
 
-/// The last order of each program.
+/// The last backfill of each program.
 #[derive(Default)]
-struct Orders {
+struct Table {
     known: BTreeMap<ProgramId, Known>,
-    /// Programs of which a write failed that may have been made all the same: what is known of their orders
+    /// Programs of which a write failed that may have been made all the same: what is known of their backfills
     /// is read again before it is used.
     in_doubt: BTreeSet<ProgramId>,
-    /// Orders that were known so far.
+    /// Backfills that were known so far.
     count: u64,
 }
 
-/// An order, and what of it is on disk.
+/// A backfill, and what of it is on disk.
 struct Known {
     /// Tells it from others for the same ledgers.
     number: u64,
-    order: Order,
+    backfill: Backfill,
     /// When it was last written.
     written: Instant,
 }
 
-/// An order in somebody's hands.
+/// A backfill in somebody's hands.
 struct Work {
     number: u64,
-    order: Order,
+    backfill: Backfill,
 }
 
-impl Orders {
-    /// Takes over an order that is on disk.
-    fn insert(&mut self, order: Order) {
+impl Table {
+    /// Takes over a backfill that is on disk.
+    fn insert(&mut self, backfill: Backfill) {
         self.count += 1;
-        let known = Known { number: self.count, order, written: Instant::now() };
-        self.known.insert(known.order.program, known);
+        let known = Known { number: self.count, backfill, written: Instant::now() };
+        self.known.insert(known.backfill.program, known);
     }
 
     fn running(&self, program: ProgramId) -> Option<Work> {
-        let known = self.known.get(&program).filter(|known| known.order.state == State::Running)?;
-        Some(Work { number: known.number, order: known.order.clone() })
+        let known =
+            self.known.get(&program).filter(|known| known.backfill.state == State::Running)?;
+        Some(Work { number: known.number, backfill: known.backfill.clone() })
     }
 
-    /// What is known of an order that somebody works on, unless it was cancelled or replaced.
+    /// What is known of a backfill that somebody works on, unless it was cancelled or replaced.
     fn of(&mut self, work: &Work) -> Option<&mut Known> {
-        let known = self.known.get_mut(&work.order.program)?;
-        let is_same = known.number == work.number && known.order.state == State::Running;
+        let known = self.known.get_mut(&work.backfill.program)?;
+        let is_same = known.number == work.number && known.backfill.state == State::Running;
         is_same.then_some(known)
     }
 }
 
-impl Older {
-    /// Reads the orders that are stored.
+impl Backfills {
+    /// Reads the backfills that are stored.
     pub(super) fn open(
         runner: &Arc<Runner>,
         registry: &Arc<Registry>,
         feeder: &Arc<Feeder>,
         trouble: &Arc<Trouble>,
     ) -> Result<Self, ProgramError> {
-        let mut orders = Orders::default();
+        let mut table = Table::default();
         let lanes = Lanes::default();
         for entry in registry.all() {
-            let Some(order) = stored_order(runner, entry.id)? else { continue };
-            if order.state == State::Running {
+            let Some(backfill) = stored_backfill(runner, entry.id)? else { continue };
+            if backfill.state == State::Running {
                 lanes.add(entry.id);
             }
-            orders.insert(order);
+            table.insert(backfill);
         }
         Ok(Self {
             runner: Arc::clone(runner),
             registry: Arc::clone(registry),
             feeder: Arc::clone(feeder),
-            orders: Mutex::new(orders),
+            table: Mutex::new(table),
             lanes,
             begun: Begun::default(),
             trouble: Arc::clone(trouble),
@@ -114,68 +115,72 @@ impl Older {
         })
     }
 
-    /// A new order. It is on disk when this returns.
-    pub(super) fn begin(&self, entry: &Entry, ledgers: LedgerRange) -> Result<Order, ProgramError> {
+    /// A new backfill. It is on disk when this returns.
+    pub(super) fn begin(
+        &self,
+        entry: &Entry,
+        ledgers: LedgerRange,
+    ) -> Result<Backfill, ProgramError> {
         let program = entry.id;
         let mut cell = entry.lock();
-        let mut orders = self.settled(program)?;
-        if orders.running(program).is_some() {
+        let mut table = self.settled(program)?;
+        if table.running(program).is_some() {
             return Err(ProgramError::BackfillRuns(program));
         }
-        let order = Order::new(program, ledgers, self.runner.store.status().latest());
-        self.put(&mut cell, &mut orders, &order)?;
-        orders.insert(order.clone());
-        // What another order of the program left half done is not for this one.
+        let backfill = Backfill::new(program, ledgers, self.runner.store.status().latest());
+        self.put(&mut cell, &mut table, &backfill)?;
+        table.insert(backfill.clone());
+        // What another backfill of the program left half done is not for this one.
         self.begun.forget(program);
         self.lanes.add(program);
         self.lanes.wake(Some(program));
-        Ok(order)
+        Ok(backfill)
     }
 
-    /// Ends an order.
-    pub(super) fn cancel(&self, entry: &Entry) -> Result<Order, ProgramError> {
+    /// Ends a backfill.
+    pub(super) fn cancel(&self, entry: &Entry) -> Result<Backfill, ProgramError> {
         let program = entry.id;
         let mut cell = entry.lock();
-        let mut orders = self.settled(program)?;
-        if let Some(Work { order, .. }) = orders.running(program) {
-            let cancelled = Order { state: State::Cancelled, ..order };
-            self.put(&mut cell, &mut orders, &cancelled)?;
-            orders.insert(cancelled);
+        let mut table = self.settled(program)?;
+        if let Some(Work { backfill, .. }) = table.running(program) {
+            let cancelled = Backfill { state: State::Cancelled, ..backfill };
+            self.put(&mut cell, &mut table, &cancelled)?;
+            table.insert(cancelled);
         }
-        let known = orders.known.get(&program).ok_or(ProgramError::NoBackfill(program))?;
-        Ok(known.order.clone())
+        let known = table.known.get(&program).ok_or(ProgramError::NoBackfill(program))?;
+        Ok(known.backfill.clone())
     }
 
-    /// The last order of a program.
-    pub(super) fn order(&self, program: ProgramId) -> Result<Option<Order>, ProgramError> {
-        Ok(self.settled(program)?.known.get(&program).map(|known| known.order.clone()))
+    /// The last backfill of a program.
+    pub(super) fn backfill(&self, program: ProgramId) -> Result<Option<Backfill>, ProgramError> {
+        Ok(self.settled(program)?.known.get(&program).map(|known| known.backfill.clone()))
     }
 
     /// A program is gone.
     pub(super) fn forget(&self, program: ProgramId) {
         self.lanes.remove(program);
-        self.orders.lock().known.remove(&program);
+        self.table.lock().known.remove(&program);
         self.begun.forget(program);
         self.trouble.is_over(RunSource::Backfill, program);
     }
 
-    /// All orders, with that of a program as the store has it.
-    fn settled(&self, program: ProgramId) -> Result<MutexGuard<'_, Orders>, ProgramError> {
-        let mut orders = self.orders.lock();
-        if orders.in_doubt.contains(&program) {
-            match stored_order(&self.runner, program)? {
-                Some(order) => {
-                    if order.state == State::Running {
+    /// All backfills, with that of a program as the store has it.
+    fn settled(&self, program: ProgramId) -> Result<MutexGuard<'_, Table>, ProgramError> {
+        let mut table = self.table.lock();
+        if table.in_doubt.contains(&program) {
+            match stored_backfill(&self.runner, program)? {
+                Some(backfill) => {
+                    if backfill.state == State::Running {
                         self.lanes.add(program);
                         self.lanes.wake(Some(program));
                     }
-                    orders.insert(order);
+                    table.insert(backfill);
                 }
-                None => drop(orders.known.remove(&program)),
+                None => drop(table.known.remove(&program)),
             }
-            orders.in_doubt.remove(&program);
+            table.in_doubt.remove(&program);
         }
-        Ok(orders)
+        Ok(table)
     }
 
     /// Ends [`Self::work`].
@@ -189,7 +194,7 @@ impl Older {
         self.lanes.work(lane, |program| self.turn(program));
     }
 
-    /// One turn of a program's order.
+    /// One turn of a program's backfill.
     pub(super) fn turn(&self, program: ProgramId) -> Turn {
         match self.next_ledgers(program) {
             Ok(turn) => {
@@ -203,7 +208,7 @@ impl Older {
         }
     }
 
-    /// As many ledgers of an order as there is time for, or a part of one.
+    /// As many ledgers of a backfill as there is time for, or a part of one.
     fn next_ledgers(&self, program: ProgramId) -> Result<Turn, ProgramError> {
         let Some(entry) = self.registry.get(program) else {
             self.forget(program);
@@ -220,7 +225,7 @@ impl Older {
         drop(cell);
         let clock = TurnClock::start();
         let worked = self.ledgers(&entry, &mut work, clock.end());
-        if worked.is_err() && self.orders.lock().in_doubt.contains(&program) {
+        if worked.is_err() && self.table.lock().in_doubt.contains(&program) {
             return worked.map(|()| Turn::Idle);
         }
         // What was passed over before something failed is not looked at again.
@@ -229,11 +234,11 @@ impl Older {
         Ok(Turn::Worked { held_up: clock.held_up() })
     }
 
-    /// Ledgers of an order until it is over, or its time is. What their runs left is written at once; the
-    /// order moves only past what is done and on disk, or needs no run.
+    /// Ledgers of a backfill until it is over, or its time is. What their runs left is written at once; the
+    /// backfill moves only past what is done and on disk, or needs no run.
     fn ledgers(&self, entry: &Entry, work: &mut Work, until: Instant) -> Result<(), ProgramError> {
         let manifest = entry.shown().manifest;
-        let mut turn = OrdersTurn::of(&work.order);
+        let mut turn = BackfillTurn::of(&work.backfill);
         let mut ran = Ok(());
         while turn.goes_on() && Instant::now() < until && self.still_wanted(work) {
             ran = self.ledger(entry, &manifest, &mut turn, until);
@@ -244,39 +249,39 @@ impl Older {
         ran.and(self.write(entry, &manifest, work, turn))
     }
 
-    /// Takes over how far an order has got over ledgers without runs; what came of runs is on disk, and
+    /// Takes over how far a backfill has got over ledgers without runs; what came of runs is on disk, and
     /// known, already.
     fn keep(&self, entry: &Entry, work: &Work) -> Result<(), ProgramError> {
         let mut cell = entry.lock();
-        let mut orders = self.orders.lock();
-        let Some(known) = orders.of(work).filter(|_| !cell.deleted) else { return Ok(()) };
+        let mut table = self.table.lock();
+        let Some(known) = table.of(work).filter(|_| !cell.deleted) else { return Ok(()) };
         // Ledgers without runs are not worth a write each.
-        if work.order.state == State::Running && known.written.elapsed() < WRITE_EVERY {
-            known.order = work.order.clone();
+        if work.backfill.state == State::Running && known.written.elapsed() < WRITE_EVERY {
+            known.backfill = work.backfill.clone();
             return Ok(());
         }
-        self.put(&mut cell, &mut orders, &work.order)?;
-        if let Some(known) = orders.of(work) {
-            known.order = work.order.clone();
+        self.put(&mut cell, &mut table, &work.backfill)?;
+        if let Some(known) = table.of(work) {
+            known.backfill = work.backfill.clone();
             known.written = Instant::now();
         }
         Ok(())
     }
 
-    /// Runs the program on the order's next ledger, or on a part of it when there is no more time.
+    /// Runs the program on the backfill's next ledger, or on a part of it when there is no more time.
     fn ledger(
         &self,
         entry: &Entry,
         manifest: &Manifest,
-        turn: &mut OrdersTurn,
+        turn: &mut BackfillTurn,
         until: Instant,
     ) -> Result<(), ProgramError> {
         let store = &self.runner.store;
-        let ledger = turn.order.next;
+        let ledger = turn.backfill.next;
         if store.range_of(ledger).is_none() {
             // Everything up to the next stored ledger is missing.
-            let next = self.next_stored(ledger).filter(|next| *next <= turn.order.ledgers.last);
-            let last = turn.order.ledgers.last;
+            let next = self.next_stored(ledger).filter(|next| *next <= turn.backfill.ledgers.last);
+            let last = turn.backfill.ledgers.last;
             let end = next.map_or(u64::from(last.0) + 1, |next| u64::from(next.0));
             // One more than a sequence number, which has a predecessor.
             let missing = Some(LedgerRange::new(ledger, (end - 1) as u32));
@@ -301,7 +306,7 @@ impl Older {
             |effects: &Effects| effects.ledger == ledger && effects.contracts == manifest.contracts;
         let effects = self.begun.take(entry.id, goes_on).unwrap_or_else(|| {
             let mut effects = Effects::none(manifest, ledger, RunSource::Backfill);
-            let part = turn.order.part;
+            let part = turn.backfill.part;
             effects.rest = part.map(|from| TransactionPosition { ledger, application_order: from });
             effects
         });
@@ -316,16 +321,16 @@ impl Older {
         Ok(())
     }
 
-    /// Writes what the runs of a turn left together with the order as it is then, and takes over both.
+    /// Writes what the runs of a turn left together with the backfill as it is then, and takes over both.
     fn write(
         &self,
         entry: &Entry,
         manifest: &Manifest,
         work: &mut Work,
-        turn: OrdersTurn,
+        turn: BackfillTurn,
     ) -> Result<(), ProgramError> {
-        let OrdersTurn { ledgers, before, after, stops, .. } = turn;
-        let mut order = work.order.clone();
+        let BackfillTurn { ledgers, before, after, stops, .. } = turn;
+        let mut backfill = work.backfill.clone();
         if ledgers.is_empty() {
             // With other contracts there may be runs in what was passed over.
             if entry.lock().manifest.contracts != manifest.contracts {
@@ -334,22 +339,22 @@ impl Older {
         } else {
             let mut passed = before.iter();
             let begun_with = &*work;
-            let moved = &mut order;
+            let moved = &mut backfill;
             let wrote = self.runner.write(entry, &ledgers, |_, effects, written, executions| {
                 passed.next().into_iter().flatten().for_each(|passed| passed.of(moved));
                 moved.ran(effects, written, executions);
-                self.orders.lock().of(begun_with).is_some().then(|| moved.clone())
+                self.table.lock().of(begun_with).is_some().then(|| moved.clone())
             });
-            let mut orders = self.orders.lock();
+            let mut table = self.table.lock();
             if wrote.is_err() {
-                orders.in_doubt.insert(entry.id);
+                table.in_doubt.insert(entry.id);
             }
             let Wrote::Runs(written) = wrote? else { return Ok(()) };
-            if let Some(known) = orders.of(work) {
-                known.order = order.clone();
+            if let Some(known) = table.of(work) {
+                known.backfill = backfill.clone();
                 known.written = Instant::now();
             }
-            drop(orders);
+            drop(table);
             if written.rows > 0 {
                 self.feeder.has_rows(entry);
             }
@@ -357,12 +362,12 @@ impl Older {
                 self.trouble.report();
             }
         }
-        after.iter().for_each(|passed| passed.of(&mut order));
+        after.iter().for_each(|passed| passed.of(&mut backfill));
         if let Some(because) = stops {
-            order.state = State::Stopped;
-            order.message = Some(because);
+            backfill.state = State::Stopped;
+            backfill.message = Some(because);
         }
-        work.order = order;
+        work.backfill = backfill;
         Ok(())
     }
 
@@ -372,37 +377,45 @@ impl Older {
     }
 
     fn still_wanted(&self, work: &Work) -> bool {
-        !self.stopped.load(Ordering::Relaxed) && self.orders.lock().of(work).is_some()
+        !self.stopped.load(Ordering::Relaxed) && self.table.lock().of(work).is_some()
     }
 
-    /// Whoever changes an order holds the program's cell first and the orders second.
-    fn put(&self, cell: &mut Cell, orders: &mut Orders, order: &Order) -> Result<(), ProgramError> {
+    /// Whoever changes a backfill holds the program's cell first and the backfills second.
+    fn put(
+        &self,
+        cell: &mut Cell,
+        table: &mut Table,
+        backfill: &Backfill,
+    ) -> Result<(), ProgramError> {
         cell.settle(&self.runner.store)?;
         if cell.deleted {
-            return Err(ProgramError::Unknown(order.program));
+            return Err(ProgramError::Unknown(backfill.program));
         }
-        let written = self.runner.store.change_programs(|changes| put_order(changes, order));
+        let written = self.runner.store.change_programs(|changes| put_backfill(changes, backfill));
         if written.is_err() {
-            orders.in_doubt.insert(order.program);
+            table.in_doubt.insert(backfill.program);
         }
         Ok(written?)
     }
 }
 
-/// The order of a program that is on disk.
-fn stored_order(runner: &Runner, program: ProgramId) -> Result<Option<Order>, ProgramError> {
+/// The backfill of a program that is on disk.
+fn stored_backfill(runner: &Runner, program: ProgramId) -> Result<Option<Backfill>, ProgramError> {
     let Some(stored) = runner.store.program_backfill(program)? else { return Ok(None) };
-    let order = serde_json::from_slice(&stored).map(Order::revised);
-    order.map(Some).map_err(|_| ProgramError::Damaged("the backfill of a program"))
+    let backfill = serde_json::from_slice(&stored).map(Backfill::revised);
+    backfill.map(Some).map_err(|_| ProgramError::Damaged("the backfill of a program"))
 }
 
-/// Puts an order in its stored form. Once it is over, the ledgers that it was done with are not missing to
+/// Puts a backfill in its stored form. Once it is over, the ledgers that it was done with are not missing to
 /// the program any more.
-pub(super) fn put_order(changes: &mut ProgramChanges<'_>, order: &Order) -> Result<(), StoreError> {
-    let seen = order.seen();
+pub(super) fn put_backfill(
+    changes: &mut ProgramChanges<'_>,
+    backfill: &Backfill,
+) -> Result<(), StoreError> {
+    let seen = backfill.seen();
     if !seen.is_empty() {
-        changes.put_seen(order.program, &seen, true);
+        changes.put_seen(backfill.program, &seen, true);
     }
-    let json = serde_json::to_vec(order).expect("numbers and texts serialize");
-    changes.put_backfill(order.program, &json)
+    let json = serde_json::to_vec(backfill).expect("numbers and texts serialize");
+    changes.put_backfill(backfill.program, &json)
 }

@@ -1,7 +1,7 @@
 //! What one turn of a backfill has done before any of it is written: ledgers whose runs were made, and those
 //! that were passed over between them.
 
-use super::backfill::{Order, State};
+use super::backfill::{Backfill, State};
 use super::records::Execution;
 use super::runner::{Effects, PART_BYTES};
 use super::writing::{MOST_ERRORS_IN_A_ROW, WrittenRuns, errors_in_a_row, stopped_because};
@@ -16,28 +16,28 @@ pub(super) struct Passed {
 }
 
 /// A turn.
-pub(super) struct OrdersTurn {
-    /// The order as far as the turn has got with it. Its counts are those at the beginning: what is counted
+pub(super) struct BackfillTurn {
+    /// The backfill as far as the turn has got with it. Its counts are those at the beginning: what is counted
     /// is known when it is written.
-    pub order: Order,
+    pub backfill: Backfill,
     /// Ledgers with runs.
     pub ledgers: Vec<Effects>,
     /// What was passed over before each of them.
     pub before: Vec<Vec<Passed>>,
     /// What was passed over after the last one.
     pub after: Vec<Passed>,
-    /// Why the order cannot go on.
+    /// Why the backfill cannot go on.
     pub stops: Option<String>,
     /// There is no time for more, or no room.
     pub is_over: bool,
     bytes: usize,
 }
 
-impl OrdersTurn {
+impl BackfillTurn {
     /// One in which nothing was done.
-    pub(super) fn of(order: &Order) -> Self {
+    pub(super) fn of(backfill: &Backfill) -> Self {
         Self {
-            order: order.clone(),
+            backfill: backfill.clone(),
             ledgers: Vec::new(),
             before: Vec::new(),
             after: Vec::new(),
@@ -49,29 +49,29 @@ impl OrdersTurn {
 
     /// Whether there may be more to do.
     pub(super) fn goes_on(&self) -> bool {
-        !self.is_over && self.order.state == State::Running
+        !self.is_over && self.backfill.state == State::Running
     }
 
     /// Ledgers were passed over.
     pub(super) fn passes(&mut self, passed: Passed) {
-        passed.of(&mut self.order);
+        passed.of(&mut self.backfill);
         self.after.push(passed);
     }
 
     /// Runs were made on a ledger, or on a part of it, which ends the turn.
     pub(super) fn ran(&mut self, effects: Effects) {
         let executions = effects.runs.iter().map(|run| &run.execution);
-        self.order.errors_in_a_row = errors_in_a_row(self.order.errors_in_a_row, executions);
+        self.backfill.errors_in_a_row = errors_in_a_row(self.backfill.errors_in_a_row, executions);
         self.bytes += effects.bytes;
         self.is_over = effects.rest.is_some()
             || self.bytes >= PART_BYTES
-            || self.order.errors_in_a_row >= MOST_ERRORS_IN_A_ROW;
-        self.order.reached(effects.ledger.next());
+            || self.backfill.errors_in_a_row >= MOST_ERRORS_IN_A_ROW;
+        self.backfill.reached(effects.ledger.next());
         self.before.push(std::mem::take(&mut self.after));
         self.ledgers.push(effects);
     }
 
-    /// The order cannot go on.
+    /// The backfill cannot go on.
     pub(super) fn stops(&mut self, because: String) {
         self.is_over = true;
         self.stops = Some(because);
@@ -79,16 +79,16 @@ impl OrdersTurn {
 }
 
 impl Passed {
-    /// Moves an order past them.
-    pub(super) fn of(&self, order: &mut Order) {
+    /// Moves a backfill past them.
+    pub(super) fn of(&self, backfill: &mut Backfill) {
         if let Some(missing) = self.missing {
-            order.misses(missing);
+            backfill.misses(missing);
         }
-        order.reached(self.next);
+        backfill.reached(self.next);
     }
 }
 
-impl Order {
+impl Backfill {
     /// Moves it past a ledger whose runs are written, or to the part of the ledger that is left.
     pub(super) fn ran(
         &mut self,

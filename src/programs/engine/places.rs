@@ -9,7 +9,7 @@ use crate::priority::Priority;
 pub(super) const LINES: usize = 2;
 
 /// Room for runs, for threads of each priority: those that can wait do not hold up the others.
-pub(super) struct Turns {
+pub(super) struct Places {
     prompt: Line,
     patient: Line,
 }
@@ -28,15 +28,15 @@ struct Passed {
 }
 
 /// Room for one run, until this is dropped.
-pub(super) struct Turn<'t>(&'t Line);
+pub(super) struct Place<'t>(&'t Line);
 
-impl Turns {
+impl Places {
     pub(super) fn new(at_a_time: usize) -> Self {
         Self { prompt: Line::new(at_a_time), patient: Line::new(at_a_time) }
     }
 
     /// Waits for room.
-    pub(super) fn take(&self) -> Turn<'_> {
+    pub(super) fn take(&self) -> Place<'_> {
         let line = if Priority::is_patient() { &self.patient } else { &self.prompt };
         line.take()
     }
@@ -48,7 +48,7 @@ impl Line {
         Self { at_a_time, passed: Mutex::default(), changed: Condvar::new() }
     }
 
-    fn take(&self) -> Turn<'_> {
+    fn take(&self) -> Place<'_> {
         let mut passed = self.passed.lock();
         let place = passed.came;
         passed.came += 1;
@@ -56,11 +56,11 @@ impl Line {
         while place.saturating_sub(passed.left) >= self.at_a_time {
             self.changed.wait(&mut passed);
         }
-        Turn(self)
+        Place(self)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut passed = self.0.passed.lock();
         passed.left += 1;
@@ -78,16 +78,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_never_more_than_may_be_and_everybody_has_a_turn() {
+    fn there_are_never_more_than_may_be_and_everybody_has_one() {
         const THREADS: usize = 8;
-        const TURNS: usize = 200;
+        const TIMES: usize = 200;
         let line = Line::new(3);
         let (now, most, had) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
-                    for _ in 0..TURNS {
-                        let _turn = line.take();
+                    for _ in 0..TIMES {
+                        let _place = line.take();
                         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                         thread::yield_now();
                         now.fetch_sub(1, Ordering::SeqCst);
@@ -96,22 +96,22 @@ mod tests {
                 });
             }
         });
-        assert_eq!((most.into_inner(), had.into_inner()), (3, THREADS * TURNS));
+        assert_eq!((most.into_inner(), had.into_inner()), (3, THREADS * TIMES));
     }
 
     #[test]
     fn who_waits_is_before_who_comes_again() {
         let line = Line::new(1);
-        let turn = line.take();
+        let place = line.take();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| {
-                let _turn = line.take();
+                let _place = line.take();
                 line.passed.lock().left
             });
             while line.passed.lock().came < 2 {
                 thread::yield_now();
             }
-            drop(turn);
+            drop(place);
             let again = line.take();
             assert_eq!((waiting.join().unwrap(), line.passed.lock().left), (1, 2));
             drop(again);
