@@ -100,7 +100,8 @@ pub struct Indexing {
     _directory: TempDir,
 }
 
-struct Unobserved;
+/// Hears what the steps of ledgers take, and forgets it.
+pub struct Unobserved;
 
 impl StepObserver for Unobserved {
     fn step(&self, _name: &'static str, _seconds: f64) {}

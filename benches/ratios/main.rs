@@ -14,6 +14,7 @@ mod client;
 #[allow(dead_code)]
 #[path = "../../tests/programs/costly.rs"]
 mod costly;
+mod dense;
 mod deposits;
 // Tests use the rest.
 #[allow(dead_code)]
@@ -115,6 +116,9 @@ fn measure(
         ingest::run(&public, |goal| arguments.wants(goal), directory, report)?;
         let synthetic = recorded::synthetic(data)?;
         ingest::run(&synthetic, |goal| arguments.wants(goal), directory, report)?;
+    }
+    if arguments.wants("dense") {
+        dense::run(&public, directory, report)?;
     }
     programs(arguments, data, &public, directory, report)?;
     queries(arguments, &public, directory, report)

@@ -208,7 +208,8 @@ fn new_value(rng: &mut ChaCha8Rng, depth: u32) -> ScVal {
                 executable_owner: owner,
                 tag: text(rng),
             });
-            let entries = (0..rng.random_range(0..3)).map(|_| ScMapEntry {
+            let count = if depth > 3 { 0 } else { rng.random_range(0..3) };
+            let entries = (0..count).map(|_| ScMapEntry {
                 key: new_value(rng, depth + 3),
                 val: new_value(rng, depth + 3),
             });
