@@ -356,7 +356,7 @@ impl Backfills {
             }
             drop(table);
             if written.rows > 0 {
-                self.feeder.has_rows(entry);
+                self.feeder.wake();
             }
             if written.waiting_changed {
                 self.trouble.report();

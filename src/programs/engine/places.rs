@@ -5,9 +5,6 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::priority::Priority;
 
-/// How many lines there are. Each may have as many runs under way as there may be at a time.
-pub(super) const LINES: usize = 2;
-
 /// Room for runs, for threads of each priority: those that can wait do not hold up the others.
 pub(super) struct Places {
     prompt: Line,
