@@ -1,7 +1,7 @@
 //! The program, as a user runs it, with what can be asked of it.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -92,13 +92,10 @@ impl Service {
 
     /// Log lines so far.
     pub fn log(&self) -> Vec<Value> {
-        let mut file = &self.log;
-        // The process writes at its own position, which the same open file shares.
-        let end = file.stream_position().unwrap();
         let mut text = String::new();
-        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+        // Opened anew: the process shares the position of the file that it was given, which must not be moved.
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.log));
         File::open(path).unwrap().read_to_string(&mut text).unwrap();
-        file.seek(std::io::SeekFrom::Start(end)).unwrap();
         let lines = BufReader::new(text.as_bytes()).lines();
         lines.filter_map(|line| serde_json::from_str(&line.unwrap()).ok()).collect()
     }
