@@ -9,6 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
@@ -27,6 +28,11 @@ impl Holder {
     pub fn of(value: &(impl Hash + ?Sized)) -> Self {
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         Self(KEYS.hash_one(value))
+    }
+
+    /// The thread that calls this, where what one user has is bounded elsewhere.
+    pub fn this_thread() -> Self {
+        Self::of(&std::thread::current().id())
     }
 }
 
@@ -47,6 +53,11 @@ impl Limits {
     /// Limits of something that nobody waits for.
     pub fn without_waiting(all: u64, one: u64) -> Self {
         Self { all, one, waiting: 0, one_with_waiting: one }
+    }
+
+    /// Limits of something that any number may wait for: threads of the service itself.
+    pub fn with_any_waiting(all: u64, one: u64) -> Self {
+        Self { all, one, waiting: usize::MAX, one_with_waiting: u64::MAX }
     }
 }
 
@@ -86,8 +97,8 @@ struct Shared {
     name: &'static str,
     limits: Limits,
     state: Mutex<State>,
-    /// Something was given back; for those who wait on a thread of their own.
-    freed: Condvar,
+    /// A share was given back, or somebody began to wait for one.
+    changed: Condvar,
     refused_all: AtomicU64,
     refused_one: AtomicU64,
 }
@@ -120,8 +131,11 @@ struct Waiter {
     number: u64,
     holder: Holder,
     amount: u64,
-    granted: oneshot::Sender<Share>,
+    granted: Grant,
 }
+
+/// Takes the share to the one that waits.
+type Grant = Box<dyn FnOnce(Share) + Send>;
 
 /// What a holder has of a budget, until it is dropped.
 pub struct Share {
@@ -137,7 +151,7 @@ impl Budget {
             name,
             limits,
             state: Mutex::default(),
-            freed: Condvar::new(),
+            changed: Condvar::new(),
             refused_all: AtomicU64::new(0),
             refused_one: AtomicU64::new(0),
         }))
@@ -189,58 +203,89 @@ impl Budget {
     /// # Errors
     /// [`Refusal`], at once, when too many wait, or the holder has or waits for as much as it may.
     pub async fn take(&self, holder: Holder, amount: u64) -> Result<Share, Refusal> {
-        let (mut place, grant) = {
-            let limits = &self.0.limits;
-            let mut state = self.0.state.lock();
-            if state.fits(limits, holder, amount).is_ok() {
-                state.add(holder, amount);
-                drop(state);
-                return Ok(self.share(holder, amount));
-            }
-            if amount > limits.all || state.queue.len() >= limits.waiting {
-                return Err(self.0.counted(Refusal::All));
-            }
-            let held = state.held(holder);
-            let asked = held.taken.saturating_add(held.wanted).saturating_add(amount);
-            if asked > limits.one_with_waiting {
-                return Err(self.0.counted(Refusal::One));
-            }
-            let (granted, grant) = oneshot::channel();
-            let number = state.next;
-            state.next += 1;
-            state.holders.entry(holder).or_default().wanted += amount;
-            state.queue.push_back(Waiter { number, holder, amount, granted });
-            (Waiting { of: &self.0, number: Some(number) }, grant)
+        let (granted, grant) = oneshot::channel();
+        // One that stopped waiting just now gives the share back by dropping it.
+        let granted: Grant = Box::new(move |share| drop(granted.send(share)));
+        let mut waiting = match self.take_or_wait(holder, amount, granted)? {
+            Taken::Now(share) => return Ok(share),
+            Taken::Later(waiting) => waiting,
         };
         let share = grant.await;
-        place.number = None;
+        waiting.number = None;
         // Who grants a share does so before it forgets the waiter, and a budget outlives its waiters.
         share.map_err(|_| self.0.counted(Refusal::All))
     }
 
-    /// A share, as soon as there is one and nobody in the queue can have it, until `until` at the latest.
-    /// Blocks the thread.
+    /// [`Self::take`] for a thread, which is blocked until `until` at the latest; without it as long as it
+    /// takes.
     ///
     /// # Errors
-    /// [`Refusal`], when the time is over.
-    pub fn take_before(
+    /// As [`Self::take`], and when the time is over.
+    pub fn take_blocking(
         &self,
         holder: Holder,
         amount: u64,
-        until: Instant,
+        until: Option<Instant>,
     ) -> Result<Share, Refusal> {
+        let (granted, grant) = sync_channel(1);
+        let granted: Grant = Box::new(move |share| drop(granted.send(share)));
+        let mut waiting = match self.take_or_wait(holder, amount, granted)? {
+            Taken::Now(share) => return Ok(share),
+            Taken::Later(waiting) => waiting,
+        };
+        let share = match until {
+            Some(until) => grant.recv_timeout(until.saturating_duration_since(Instant::now())),
+            None => grant.recv().map_err(RecvTimeoutError::from),
+        };
+        if share.is_ok() {
+            waiting.number = None;
+        }
+        // A share that is granted after the time is given back as the channel is dropped.
+        share.map_err(|_| self.0.counted(Refusal::All))
+    }
+
+    fn take_or_wait(
+        &self,
+        holder: Holder,
+        amount: u64,
+        granted: Grant,
+    ) -> Result<Taken<'_>, Refusal> {
+        let limits = &self.0.limits;
         let mut state = self.0.state.lock();
-        loop {
-            let Err(refusal) = state.fits(&self.0.limits, holder, amount) else {
-                state.add(holder, amount);
-                drop(state);
-                return Ok(self.share(holder, amount));
-            };
-            if Instant::now() >= until {
-                drop(state);
-                return Err(self.0.counted(refusal));
+        if state.fits(limits, holder, amount).is_ok() {
+            state.add(holder, amount);
+            drop(state);
+            return Ok(Taken::Now(self.share(holder, amount)));
+        }
+        if amount > limits.all || state.queue.len() >= limits.waiting {
+            return Err(self.0.counted(Refusal::All));
+        }
+        let held = state.held(holder);
+        let asked = held.taken.saturating_add(held.wanted).saturating_add(amount);
+        if asked > limits.one_with_waiting {
+            return Err(self.0.counted(Refusal::One));
+        }
+        let number = state.next;
+        state.next += 1;
+        state.holders.entry(holder).or_default().wanted += amount;
+        state.queue.push_back(Waiter { number, holder, amount, granted });
+        drop(state);
+        self.0.changed.notify_all();
+        Ok(Taken::Later(Waiting { of: &self.0, number: Some(number) }))
+    }
+
+    /// How much has to be given back for all who wait.
+    pub fn missing(&self) -> u64 {
+        self.0.state.lock().missing(&self.0.limits)
+    }
+
+    /// Waits until [`Self::missing`] is not zero, or until `until`.
+    pub fn wait_until_missing(&self, until: Instant) {
+        let mut state = self.0.state.lock();
+        while state.missing(&self.0.limits) == 0 {
+            if self.0.changed.wait_until(&mut state, until).timed_out() {
+                return;
             }
-            self.0.freed.wait_until(&mut state, until);
         }
     }
 
@@ -269,6 +314,11 @@ impl State {
             return Err(Refusal::One);
         }
         Ok(())
+    }
+
+    fn missing(&self, limits: &Limits) -> u64 {
+        let wanted = self.queue.iter().map(|waiter| waiter.amount).sum::<u64>();
+        self.taken.saturating_add(wanted).saturating_sub(limits.all)
     }
 
     fn add(&mut self, holder: Holder, amount: u64) {
@@ -323,7 +373,7 @@ impl Shared {
         let mut state = self.state.lock();
         state.subtract(holder, amount, 0);
         self.hand_on(state);
-        self.freed.notify_all();
+        self.changed.notify_all();
     }
 
     fn hand_on(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
@@ -334,8 +384,7 @@ impl Shared {
         drop(state);
         for Waiter { holder, amount, granted, .. } in served {
             let share = Share { of: Arc::clone(self), holder, amount };
-            // One that stopped waiting just now gives the share back by dropping it.
-            drop(granted.send(share));
+            granted(share);
         }
     }
 }
@@ -381,6 +430,12 @@ impl Drop for Share {
     fn drop(&mut self) {
         self.of.release(self.holder, self.amount);
     }
+}
+
+/// What becomes of a request for a share.
+enum Taken<'a> {
+    Now(Share),
+    Later(Waiting<'a>),
 }
 
 /// A place in the queue, until its number is taken away.

@@ -18,7 +18,8 @@ use crate::variation::{Regulars, Variation, edit};
 /// Seconds between two ledgers.
 pub const CLOSE_INTERVAL: u64 = 5;
 
-type Hashes = HashMap<[u8; 32], [u8; 32]>;
+/// Which hash of a transaction became which.
+pub type Hashes = HashMap<[u8; 32], [u8; 32]>;
 
 /// XDR of `copies` times the recorded ledgers, as one chain.
 pub fn chain(recorded: &Recorded, copies: u64) -> Vec<Vec<u8>> {
@@ -74,17 +75,7 @@ fn events(meta: &TransactionMeta) -> impl Iterator<Item = &ContractEvent> {
 fn vary_envelopes(set: &mut GeneralizedTransactionSet, copy: u64, network: &NetworkId) -> Hashes {
     let mut hashes = Hashes::new();
     let mut vary = |envelope: &mut TransactionEnvelope| {
-        let before = hashes_of(envelope, network);
-        let sequence = match envelope {
-            TransactionEnvelope::TxV0(envelope) => &mut envelope.tx.seq_num,
-            TransactionEnvelope::Tx(envelope) => &mut envelope.tx.seq_num,
-            TransactionEnvelope::TxFeeBump(envelope) => {
-                let FeeBumpTransactionInnerTx::Tx(inner) = &mut envelope.tx.inner_tx;
-                &mut inner.tx.seq_num
-            }
-        };
-        sequence.0 += copy as i64;
-        hashes.extend(before.into_iter().zip(hashes_of(envelope, network)));
+        vary_envelope(envelope, copy as i64, network, &mut hashes);
     };
     let GeneralizedTransactionSet::V1(set) = set;
     edit(&mut set.phases, |phases| {
@@ -114,8 +105,28 @@ fn vary_envelopes(set: &mut GeneralizedTransactionSet, copy: u64, network: &Netw
     hashes
 }
 
+/// Adds to the sequence number of a transaction, and notes which hash became which.
+pub fn vary_envelope(
+    envelope: &mut TransactionEnvelope,
+    by: i64,
+    network: &NetworkId,
+    hashes: &mut Hashes,
+) {
+    let before = hashes_of(envelope, network);
+    let sequence = match envelope {
+        TransactionEnvelope::TxV0(envelope) => &mut envelope.tx.seq_num,
+        TransactionEnvelope::Tx(envelope) => &mut envelope.tx.seq_num,
+        TransactionEnvelope::TxFeeBump(envelope) => {
+            let FeeBumpTransactionInnerTx::Tx(inner) = &mut envelope.tx.inner_tx;
+            &mut inner.tx.seq_num
+        }
+    };
+    sequence.0 += by;
+    hashes.extend(before.into_iter().zip(hashes_of(envelope, network)));
+}
+
 /// The hash of an envelope and, of a fee bump, that of the inner transaction.
-fn hashes_of(envelope: &TransactionEnvelope, network: &NetworkId) -> Vec<[u8; 32]> {
+pub fn hashes_of(envelope: &TransactionEnvelope, network: &NetworkId) -> Vec<[u8; 32]> {
     let mut hashes = vec![envelope.hash(network.0)];
     if let TransactionEnvelope::TxFeeBump(envelope) = envelope {
         let FeeBumpTransactionInnerTx::Tx(inner) = &envelope.tx.inner_tx;
@@ -124,7 +135,8 @@ fn hashes_of(envelope: &TransactionEnvelope, network: &NetworkId) -> Vec<[u8; 32
     hashes.into_iter().map(|hash| hash.unwrap_or_else(|error| unreachable!("{error}"))).collect()
 }
 
-fn vary_result(transaction: &mut TransactionResultMetaV1, hashes: &Hashes) {
+/// Gives a result the hashes of its transaction.
+pub fn vary_result(transaction: &mut TransactionResultMetaV1, hashes: &Hashes) {
     let pair = &mut transaction.result;
     pair.transaction_hash = renamed(&pair.transaction_hash, hashes);
     if let TransactionResultResult::TxFeeBumpInnerSuccess(inner)

@@ -1,31 +1,41 @@
 //! Dense ledgers: as many events as a network that is full could have. What storing them costs, and what
 //! each family takes of the disk.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use orrery::domain::LedgerSeq;
+use orrery::domain::{LedgerSeq, NetworkId};
 use orrery::pipeline::Pipeline;
 use orrery::source::{Origin, RawLedger};
 use orrery::store::{Durability, Store};
-use stellar_xdr::{ContractEvent, TransactionMeta};
+use stellar_xdr::{
+    AccountId, ContractEvent, ContractEventBody, ContractEventType, ContractEventV0, ContractId,
+    DependentTxCluster, ExtensionPoint, GeneralizedTransactionSet, Hash, Int128Parts,
+    ParallelTxExecutionStage, PublicKey, ScAddress, ScString, ScSymbol, ScVal, TransactionEnvelope,
+    TransactionMeta, TransactionPhase, Uint256,
+};
 
-use crate::amplify;
+use crate::amplify::{self, Hashes};
 use crate::indexing::Unobserved;
 use crate::many;
 use crate::measure::{repeat, time};
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
-use crate::variation::{Variation, edit};
+use crate::variation::{edit, spread};
 
 /// Events a second, durable.
 const DENSE: Goal = Goal::at_least(400e3, 1e6);
 
 /// Events in a ledger.
 const EVENTS: usize = 12_400;
+/// Smart-contract transactions in a ledger.
+const TRANSACTIONS: usize = 248;
+/// Contracts whose events they are.
+const CONTRACTS: u64 = 100;
 /// Copies of the recorded ledgers.
 const COPIES: u64 = 6;
 
@@ -82,36 +92,100 @@ pub fn run(
     Ok(())
 }
 
-/// The recorded ledgers, copied, in which every transaction with events has as many more, all of them
-/// different, that a ledger has [`EVENTS`].
+/// The recorded ledgers, copied, with so many smart-contract transactions, each with so many transfers
+/// between accounts that occur nowhere else.
 fn dense(recorded: &Recorded) -> Vec<Vec<u8>> {
-    let regulars = amplify::regulars(recorded);
-    amplify::chain_with(recorded, COPIES, |number, ledger| {
-        let mut variation = Variation::new(&regulars, number as u64, 1);
+    let network = recorded.network.id();
+    let mut made = 0;
+    amplify::chain_with(recorded, COPIES, |_, ledger| {
+        let GeneralizedTransactionSet::V1(set) = &mut ledger.tx_set;
+        let mut envelopes = HashMap::new();
+        edit(&mut set.phases, |phases| {
+            for phase in phases {
+                let TransactionPhase::V1(parallel) = phase else { continue };
+                edit(&mut parallel.execution_stages, |stages| {
+                    add_transactions(stages, network, &mut envelopes);
+                });
+            }
+        });
         edit(&mut ledger.tx_processing, |transactions| {
-            let has_events = |meta: &TransactionMeta| match meta {
-                TransactionMeta::V4(meta) => meta.operations.iter().any(|it| !it.events.is_empty()),
-                _ => false,
-            };
-            let metas = transactions.iter_mut().map(|it| &mut it.tx_apply_processing);
-            let mut metas: Vec<_> = metas.filter(|meta| has_events(meta)).collect();
-            let each = EVENTS.div_ceil(metas.len().max(1));
-            for meta in &mut metas {
-                let TransactionMeta::V4(meta) = &mut **meta else { continue };
+            let models = transactions.iter();
+            let models = models.filter(|it| envelopes.contains_key(&it.result.transaction_hash.0));
+            let models: Vec<_> = models.cloned().collect();
+            for model in models {
+                for hashes in &envelopes[&model.result.transaction_hash.0] {
+                    let mut copy = model.clone();
+                    amplify::vary_result(&mut copy, hashes);
+                    transactions.push(copy);
+                }
+            }
+            for transaction in transactions {
+                let TransactionMeta::V4(meta) = &mut transaction.tx_apply_processing else {
+                    continue;
+                };
+                if meta.soroban_meta.is_none() {
+                    continue;
+                }
                 edit(&mut meta.operations, |operations| {
-                    let Some(first) = operations.iter_mut().find(|it| !it.events.is_empty()) else {
-                        return;
-                    };
-                    edit(&mut first.events, |events| {
-                        let recorded = events.len();
-                        while events.len() < each {
-                            let model = &events[events.len() % recorded];
-                            let body = variation.body(&model.body);
-                            events.push(ContractEvent { body, ..model.clone() });
-                        }
-                    });
+                    for operation in operations {
+                        let events = (0..EVENTS / TRANSACTIONS).map(|_| {
+                            made += 1;
+                            transfer(made)
+                        });
+                        let events: Vec<_> = events.collect();
+                        operation.events = events.try_into().expect("a few events");
+                    }
                 });
             }
         });
     })
+}
+
+/// Copies smart-contract transactions until there are enough. Says, for each that was copied, how the
+/// hashes changed in each copy.
+fn add_transactions(
+    stages: &mut [ParallelTxExecutionStage],
+    network: &NetworkId,
+    copied: &mut HashMap<[u8; 32], Vec<Hashes>>,
+) {
+    let clusters = stages.iter().flat_map(|stage| stage.0.iter());
+    let models: Vec<TransactionEnvelope> =
+        clusters.flat_map(|cluster| cluster.0.iter()).cloned().collect();
+    let Some(first) = stages.first_mut().filter(|_| !models.is_empty()) else { return };
+    let mut copies = Vec::new();
+    for number in models.len()..TRANSACTIONS {
+        let mut envelope = models[number % models.len()].clone();
+        let hash = amplify::hashes_of(&envelope, network)[0];
+        let mut hashes = Hashes::new();
+        // Further away than the copies of a ledger are from each other.
+        amplify::vary_envelope(&mut envelope, 1000 * number as i64, network, &mut hashes);
+        copied.entry(hash).or_default().push(hashes);
+        copies.push(envelope);
+    }
+    edit(&mut first.0, |clusters| {
+        clusters.push(DependentTxCluster(copies.try_into().expect("a few transactions")));
+    });
+}
+
+/// An event as the contract of an asset emits it, with accounts and an amount of its own.
+fn transfer(number: u64) -> ContractEvent {
+    let account = |part| {
+        let key = spread(2 * number + part);
+        let account = AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(key)));
+        ScVal::Address(ScAddress::Account(account))
+    };
+    let symbol = ScVal::Symbol(ScSymbol("transfer".try_into().expect("a short symbol")));
+    let asset = ScString("DENSE:GADENSE".try_into().expect("a short name"));
+    let topics = vec![symbol, account(0), account(1), ScVal::String(asset)];
+    let amount = spread(u64::MAX - number);
+    let lo = u64::from_be_bytes(amount[..8].try_into().expect("eight bytes")) >> 16;
+    ContractEvent {
+        ext: ExtensionPoint::V0,
+        contract_id: Some(ContractId(Hash(spread(number % CONTRACTS)))),
+        type_: ContractEventType::Contract,
+        body: ContractEventBody::V0(ContractEventV0 {
+            topics: topics.try_into().expect("four topics"),
+            data: ScVal::I128(Int128Parts { hi: 0, lo }),
+        }),
+    }
 }

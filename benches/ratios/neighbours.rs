@@ -2,6 +2,7 @@
 //! much, and clients that ask without a pause, do to ingestion and to another program.
 
 use std::error::Error;
+use std::hint::black_box;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
@@ -65,9 +66,21 @@ pub fn run(
         report.add(Row::new(name, "s", sides, P22));
     }
     if wanted("neighbours") {
+        for (threads, name) in [
+            (1, "Machine: ingestion beside a thread that only counts / alone"),
+            (2, "Machine: ingestion beside two such threads / alone"),
+        ] {
+            let counting = || measured(Others::Counting(threads));
+            let sides = alternate(counting, || measured(Others::None));
+            report.add(Row::information(
+                name,
+                "ledgers/s",
+                sides.inverse(scene.measured_ledgers()),
+            ));
+        }
         let sides = alternate(|| measured(Others::Endless), || measured(Others::None));
         let name = "Ingestion beside an endless program / alone";
-        let ledgers = (scene.busy.ledgers.len() - scene.first) as f64;
+        let ledgers = scene.measured_ledgers();
         report.add(Row::new(name, "ledgers/s", sides.inverse(ledgers), BESIDE));
         let sides = alternate(|| measured(Others::Compilers), || measured(Others::None));
         let name = "Ingestion beside two compilers / alone";
@@ -95,6 +108,9 @@ enum Others {
     ClientsAndEndless,
     /// Owners who try modules that the compiler takes long for.
     Compilers,
+    /// So many threads that use what nobody else uses of the processors, and touch no memory: what they
+    /// cost is what the machine takes, because its processors are not independent of each other.
+    Counting(usize),
 }
 
 struct Scene<'a> {
@@ -108,6 +124,11 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
+    /// Ledgers whose ingestion is measured.
+    fn measured_ledgers(&self) -> f64 {
+        (self.busy.ledgers.len() - self.first) as f64
+    }
+
     /// Seconds to store all ledgers but the first ones.
     fn ingestion(&self, others: Others) -> Result<f64, Box<dyn Error>> {
         let service = Indexing::start(self.busy.network, self.directory)?;
@@ -125,6 +146,10 @@ impl Scene<'_> {
                 .map(|number| scope.spawn(move || self.client(service, number, done)))
                 .collect();
             let compiling = self.compilers(others, scope, service, done);
+            let counting = if let Others::Counting(threads) = others { threads } else { 0 };
+            for _ in 0..counting {
+                scope.spawn(move || count(done));
+            }
             // All of them have begun by then.
             thread::sleep(Duration::from_millis(200));
             let mut ingested = Ok(());
@@ -238,6 +263,16 @@ impl Scene<'_> {
         })?;
         service.verify_runs(watched, 100)?;
         Ok((ledgers.len() * DEPOSITS) as f64 / seconds)
+    }
+}
+
+fn count(done: &AtomicBool) {
+    Priority::Patient.take();
+    let mut counted = 0u64;
+    while !done.load(Ordering::Relaxed) {
+        for _ in 0..1000 {
+            counted = black_box(counted.wrapping_add(1));
+        }
     }
 }
 

@@ -339,7 +339,7 @@ impl Gate {
         {
             return Ok(answer.clone());
         }
-        let answer = finish(metrics::text(&self.deps, &self.budgets.usages())?, wants_gzip);
+        let answer = finish(metrics::text(&self.deps, &self.budgets)?, wants_gzip);
         *kept = Some((Instant::now(), answer.clone()));
         Ok(answer)
     }

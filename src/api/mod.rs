@@ -99,7 +99,7 @@ pub struct Deps {
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Custom indexing programs; without them their routes answer 503.
     pub programs: Option<Arc<Programs>>,
-    /// Text of `/metrics`, given what is taken of the API's budgets; without it the route does not exist.
+    /// Text of `/metrics`, given what is taken of the budgets; without it the route does not exist.
     pub metrics: Option<MetricsText>,
     /// Told of every answered request.
     pub on_request: Option<RequestObserver>,

@@ -182,17 +182,78 @@ fn nothing_is_lost_or_given_twice() {
     }
 }
 
+fn later() -> Option<Instant> {
+    Some(Instant::now() + std::time::Duration::from_secs(60))
+}
+
 #[test]
 fn who_waits_on_a_thread_gets_a_share_when_one_is_given_back() {
-    let budget = Budget::new("tests", Limits::without_waiting(1, 1));
+    let budget = Budget::new("tests", Limits::with_any_waiting(1, 1));
     let [ana, bob] = ["ana", "bob"].map(holder);
-    let first = budget.take_now(ana, 1);
-    assert!(budget.take_before(bob, 1, Instant::now()).is_err());
-    let until = Instant::now() + std::time::Duration::from_secs(60);
+    for until in [later(), None] {
+        let first = budget.take_now(ana, 1);
+        assert!(budget.take_blocking(bob, 1, Some(Instant::now())).is_err());
+        assert_eq!(budget.usage().waiting, 0, "whoever gives up leaves the queue");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| budget.take_blocking(bob, 1, until).is_ok());
+            budget.wait_until_missing(later().unwrap());
+            assert_eq!(budget.missing(), 1);
+            drop(first);
+            assert!(waits.join().unwrap());
+        });
+        assert_eq!((budget.usage().taken, budget.missing()), (0, 0));
+    }
+    let refused = Budget::new("tests", Limits::without_waiting(1, 1));
+    let _first = refused.take_now(ana, 1).unwrap();
+    assert_eq!(refused.take_blocking(bob, 1, None).err(), Some(Refusal::All));
+}
+
+/// Threads that wait are served as they came, and there are never more than may be.
+#[test]
+fn threads_wait_in_line() {
+    let budget = Budget::new("tests", Limits::with_any_waiting(2, 1));
+    let held = ["ana", "bob"].map(|name| budget.take_now(holder(name), 1).unwrap());
+    let (served, order) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| budget.take_before(bob, 1, until).is_ok());
+        for number in 0..3 {
+            let (budget, served) = (&budget, served.clone());
+            scope.spawn(move || {
+                let share = budget.take_blocking(Holder::of(&number), 1, later());
+                served.send((number, share)).unwrap();
+            });
+            // The line is as long as expected before the next one comes.
+            while budget.missing() != number + 1 {
+                std::thread::yield_now();
+            }
+        }
+        let [first, _second] = held;
         drop(first);
-        assert!(waits.join().unwrap());
+        for number in 0..3 {
+            let (who, share) = order.recv().unwrap();
+            assert_eq!((who, budget.usage().taken), (number, 2));
+            drop(share);
+        }
     });
     assert_eq!(budget.usage().taken, 0);
+}
+
+#[test]
+fn threads_that_come_again_and_again_all_have_their_shares() {
+    const TIMES: usize = 200;
+    let budget = Budget::new("tests", Limits::with_any_waiting(3, 1));
+    let had = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let (budget, had) = (&budget, &had);
+            scope.spawn(move || {
+                for _ in 0..TIMES {
+                    let _share = budget.take_blocking(Holder::of(&number), 1, None).unwrap();
+                    assert!(budget.usage().taken <= 3);
+                    std::thread::yield_now();
+                    had.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    assert_eq!((had.into_inner(), budget.usage().taken), (8 * TIMES as u64, 0));
 }

@@ -62,7 +62,7 @@ use runner::Runner;
 use state::{LookupLimits, Upstream};
 use trouble::Trouble;
 
-use crate::budget::{self, Budget, Holder, Share};
+use crate::budget::{self, Budget, Holder, Share, Usage};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};
 use crate::observe::health::Health;
 use crate::priority::Priority;
@@ -213,6 +213,13 @@ impl Programs {
         // What a crash left half done is done now.
         programs.feeder.wake();
         Ok(programs)
+    }
+
+    /// What is taken of the places for what programs do.
+    pub fn usages(&self) -> Vec<Usage> {
+        let own = [self.deploys.usage(), self.trials.usage(), self.feeder.tables().usage()];
+        let questions = self.runner.questions.as_ref().map(Questions::usage);
+        own.into_iter().chain(self.runner.engine.usages()).chain(questions).collect()
     }
 
     fn start_threads(&self, health: Arc<Health>) {

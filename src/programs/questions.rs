@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use stellar_xdr::LedgerKey;
 
 use super::state::{Upstream, UpstreamAnswer, UpstreamError};
-use crate::budget::{Budget, Holder, Limits};
+use crate::budget::{Budget, Holder, Limits, Usage};
 use crate::domain::Owner;
 
 /// Questions that are asked at a time, of all owners' programs and of one owner's.
@@ -28,8 +28,13 @@ pub(super) struct OwnersQuestions<'q> {
 impl Questions {
     /// To this server.
     pub(super) fn new(server: Arc<dyn Upstream + Send + Sync>) -> Self {
-        let limits = Limits::without_waiting(AT_A_TIME, OF_ONE_OWNER);
+        let limits = Limits::with_any_waiting(AT_A_TIME, OF_ONE_OWNER);
         Self { server, places: Budget::new("upstream_questions", limits) }
+    }
+
+    /// What is taken of their places.
+    pub(super) fn usage(&self) -> Usage {
+        self.places.usage()
     }
 
     /// Those of an owner's programs.
@@ -47,7 +52,7 @@ impl Upstream for OwnersQuestions<'_> {
         let begun = Instant::now();
         // Saturates: what is asked without a limit waits for a day.
         let until = begun + within.min(Duration::from_secs(24 * 60 * 60));
-        let place = self.all.places.take_before(Holder::of(&self.owner), 1, until);
+        let place = self.all.places.take_blocking(Holder::of(&self.owner), 1, Some(until));
         let _place = place.map_err(|_| UpstreamError::Busy)?;
         self.all.server.look_up(keys, within.saturating_sub(begun.elapsed()))
     }

@@ -51,15 +51,15 @@ pub(super) fn apply(slot: &Slot, changes: Vec<Change>) -> Result<(), TablesError
     }
     let Attempt { programs, watermarks, .. } = attempt;
     // A query may have found the file damaged in the meantime; then it is another file by now.
-    let running = slot.worker.lock();
-    if !running.as_ref().is_some_and(|running| Arc::ptr_eq(running, &worker)) {
-        return Err(TablesError::Unavailable("The tables were put aside meanwhile".to_owned()));
-    }
-    {
-        let mut state = slot.state.lock();
-        (state.programs, state.watermarks, state.commit) = (programs, watermarks, commit);
-    }
-    slot.directory.acknowledge(commit).map_err(|error| slot.unusable(error))
+    let acknowledged = slot.seat.while_it_is(&worker, || {
+        {
+            let mut state = slot.state.lock();
+            (state.programs, state.watermarks, state.commit) = (programs, watermarks, commit);
+        }
+        slot.directory.acknowledge(commit).map_err(|error| slot.unusable(error))
+    });
+    let aside = || TablesError::Unavailable("The tables were put aside meanwhile".to_owned());
+    acknowledged.ok_or_else(aside)?
 }
 
 /// Changes that are being made.

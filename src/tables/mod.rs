@@ -14,11 +14,11 @@ mod encode;
 mod files;
 mod names;
 mod owners;
-mod places;
 mod process;
 pub mod query;
 mod question;
 pub mod schema;
+mod seat;
 pub mod show;
 mod spec;
 pub mod types;
@@ -40,6 +40,7 @@ pub use self::process::Patience;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 use self::schema::ProgramSchema;
 use self::wire::{Reply, Request};
+use crate::budget::Usage;
 pub use crate::confinement::Confinement;
 use crate::domain::{CloseTime, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
 
@@ -339,6 +340,11 @@ impl Tables {
         self.owners.try_out()
     }
 
+    /// What is taken of the places for workers.
+    pub fn usage(&self) -> Usage {
+        self.owners.places.usage()
+    }
+
     /// What holds workers back; none before the first was started.
     pub fn confinement(&self) -> Option<Confinement> {
         *self.owners.confinement.lock()
@@ -347,8 +353,7 @@ impl Tables {
     /// The process that runs for an owner, if one does.
     pub fn process(&self, owner: &Owner) -> Option<u32> {
         let slot = self.owners.slot(owner);
-        let worker = slot.worker.lock();
-        worker.as_ref().filter(|worker| worker.is_alive()).map(|worker| worker.id())
+        slot.seat.worker().filter(|worker| worker.is_alive()).map(|worker| worker.id())
     }
 
     /// The directory of an owner's files.

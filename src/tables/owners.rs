@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::files::{self, Directory};
-use super::places::{Place, Places};
 use super::process::{Start, StartError, Worker};
+use super::seat::{Found, Seat};
 use super::wire::{Definition, Failure, Opening, Reply};
 use super::{Confinement, TablesError, TablesSettings};
+use crate::budget::{Budget, Holder, Limits, Share};
 use crate::domain::{Owner, ProgramId};
 
 /// How long to wait for a process of an earlier time to let go of the file.
@@ -32,7 +33,8 @@ const TURN: Duration = Duration::from_secs(2);
 pub(super) struct Owners {
     settings: Arc<TablesSettings>,
     slots: Mutex<HashMap<Owner, Arc<Slot>>>,
-    places: Arc<Places>,
+    /// Places for workers, each with the memory that one may use.
+    pub places: Budget,
     pub confinement: Arc<Mutex<Option<Confinement>>>,
 }
 
@@ -43,11 +45,11 @@ pub(super) struct Slot {
     pub directory: Directory,
     /// Held while the tables change.
     pub changing: Mutex<()>,
-    pub worker: Mutex<Option<Arc<Worker>>>,
+    pub seat: Seat,
     pub state: Mutex<State>,
     asking: AtomicUsize,
     used: Mutex<Instant>,
-    places: Arc<Places>,
+    places: Budget,
     /// When its worker was started.
     since: Mutex<Instant>,
     /// Whether its worker has had its turn, and is used no more.
@@ -70,10 +72,11 @@ impl Owners {
     pub fn open(settings: TablesSettings) -> Result<Arc<Self>, TablesError> {
         let path = settings.directory.clone();
         std::fs::create_dir_all(&path).map_err(|error| TablesError::Directory { path, error })?;
-        let places = Places::new(settings.limits.workers);
+        let workers = u64::try_from(settings.limits.workers).unwrap_or(u64::MAX);
+        let places = Budget::new("sql_workers", Limits::with_any_waiting(workers, 1));
         let owners = Arc::new(Self {
             settings: Arc::new(settings),
-            places: Arc::clone(&places),
+            places: places.clone(),
             slots: Mutex::default(),
             confinement: Arc::default(),
         });
@@ -92,11 +95,11 @@ impl Owners {
             settings: Arc::clone(&self.settings),
             directory: Directory::of(&self.settings.directory, owner),
             changing: Mutex::default(),
-            worker: Mutex::default(),
+            seat: Seat::default(),
             state: Mutex::default(),
             asking: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
-            places: Arc::clone(&self.places),
+            places: self.places.clone(),
             since: Mutex::new(Instant::now()),
             leaving: AtomicBool::new(false),
             confinement: Arc::clone(&self.confinement),
@@ -124,9 +127,10 @@ impl Owners {
         thread::scope(|scope| {
             for slot in &slots {
                 scope.spawn(|| {
-                    let _changing = slot.changing.try_lock_for(self.settings.patience.end);
-                    let worker = slot.worker.lock().take();
-                    if let Some(worker) = worker {
+                    let deadline = Instant::now() + self.settings.patience.end;
+                    let _changing = slot.changing.try_lock_until(deadline);
+                    slot.seat.settle(deadline);
+                    if let Some((worker, _change)) = slot.seat.remove_if(|_| true) {
                         worker.stop();
                     }
                 });
@@ -140,12 +144,11 @@ impl Owners {
         let slots: Vec<Arc<Slot>> = self.slots.lock().values().cloned().collect();
         let mut running: Vec<(Instant, &Arc<Slot>)> = slots
             .iter()
-            // One that is held is about to be used.
-            .filter(|slot| slot.worker.try_lock().is_some_and(|worker| worker.is_some()))
+            .filter(|slot| slot.seat.is_taken())
             .map(|slot| (*slot.used.lock(), slot))
             .collect();
         running.sort_by_key(|(used, _)| *used);
-        let mut wanted = self.places.wanted();
+        let mut wanted = self.places.missing();
         let mut in_use = Vec::new();
         for (used, slot) in running {
             let may_stay = wanted == 0 && used.elapsed() <= self.settings.limits.idle;
@@ -158,7 +161,8 @@ impl Owners {
             }
         }
         in_use.sort_by_key(|(since, _)| *since);
-        for (since, slot) in in_use.into_iter().take(wanted) {
+        for (since, slot) in in_use.into_iter().take(usize::try_from(wanted).unwrap_or(usize::MAX))
+        {
             if since.elapsed() > TURN {
                 slot.leaving.store(true, Ordering::Release);
             }
@@ -172,14 +176,14 @@ impl Drop for Owners {
     }
 }
 
-fn look_after(owners: &Weak<Owners>, places: &Places) {
+fn look_after(owners: &Weak<Owners>, places: &Budget) {
     loop {
-        places.wait_for_wanted(Instant::now() + LOOK_EVERY);
+        places.wait_until_missing(Instant::now() + LOOK_EVERY);
         match owners.upgrade() {
             Some(owners) => owners.end_unused(),
             None => return,
         }
-        if places.wanted() > 0 {
+        if places.missing() > 0 {
             thread::sleep(LOOK_AGAIN);
         }
     }
@@ -213,24 +217,23 @@ impl Slot {
         let deadline = Instant::now() + self.settings.limits.wait;
         let all_taken = || TablesError::AllPlacesTaken(self.settings.limits.workers);
         loop {
-            let mut worker = self.worker.try_lock_until(deadline).ok_or_else(all_taken)?;
-            let alive = worker.as_ref().filter(|worker| worker.is_alive());
-            match alive {
-                Some(worker) if self.may_stay() => return Ok(Arc::clone(worker)),
-                Some(_) if Instant::now() < deadline => {
+            let opening =
+                || TablesError::Unavailable("The tables are being opened or closed".to_owned());
+            match self.seat.find(deadline).ok_or_else(opening)? {
+                Found::Worker(worker) if self.may_stay() => return Ok(worker),
+                Found::Worker(_) if Instant::now() >= deadline => return Err(all_taken()),
+                Found::Worker(worker) => {
                     drop(worker);
                     // Until it is ended, and then in line with the others.
-                    self.places.wait(deadline.min(Instant::now() + LOOK_AGAIN));
+                    self.seat.wait(deadline.min(Instant::now() + LOOK_AGAIN));
                 }
-                Some(_) => return Err(all_taken()),
-                None => {
-                    // The old one lets go of the file before the next one asks for it.
-                    drop(worker.take());
-                    let place = self.places.take(deadline).ok_or_else(all_taken)?;
-                    let started = Arc::new(self.start(place)?);
+                Found::Free(change) => {
+                    let place =
+                        self.places.take_blocking(Holder::of(&self.owner), 1, Some(deadline));
+                    let started = Arc::new(self.start(place.map_err(|_| all_taken())?)?);
                     self.leaving.store(false, Ordering::Release);
                     *self.since.lock() = Instant::now();
-                    *worker = Some(Arc::clone(&started));
+                    change.seat(Arc::clone(&started));
                     return Ok(started);
                 }
             }
@@ -239,13 +242,13 @@ impl Slot {
 
     /// Whether the worker may be used: it has not had its turn, or nobody waits any more.
     fn may_stay(&self) -> bool {
-        if self.leaving.load(Ordering::Acquire) && self.places.wanted() == 0 {
+        if self.leaving.load(Ordering::Acquire) && self.places.missing() == 0 {
             self.leaving.store(false, Ordering::Release);
         }
         !self.leaving.load(Ordering::Acquire)
     }
 
-    fn start(&self, place: Place) -> Result<Worker, TablesError> {
+    fn start(&self, place: Share) -> Result<Worker, TablesError> {
         let begun = Instant::now();
         let mut damaged_before = false;
         let mut place = Some(place);
@@ -358,11 +361,9 @@ impl Slot {
                 return TablesError::Unavailable(format!("The SQL worker answers {other:?}"));
             }
         };
-        let mut running = self.worker.lock();
         // Another caller may have been here before.
-        if running.as_ref().is_some_and(|running| Arc::ptr_eq(running, worker)) {
+        if let Some((worker, _change)) = self.seat.remove_if(|it| Arc::ptr_eq(it, worker)) {
             worker.kill();
-            *running = None;
             if let Err(error) = self.put_aside(&reason) {
                 return error;
             }
@@ -393,19 +394,12 @@ impl Slot {
 
     fn stop_if_unused(&self) -> bool {
         let Some(_changing) = self.changing.try_lock() else { return false };
-        // While this is held, no query can come to have the worker.
-        let Some(mut running) = self.worker.try_lock() else { return false };
         // Queries hold it while they run.
-        if running.as_ref().is_none_or(|worker| Arc::strong_count(worker) > 1) {
+        let Some((worker, _change)) = self.seat.remove_if(|it| Arc::strong_count(it) == 1) else {
             return false;
-        }
-        match running.take() {
-            Some(worker) => {
-                worker.stop();
-                true
-            }
-            None => false,
-        }
+        };
+        worker.stop();
+        true
     }
 
     pub fn unusable(&self, error: std::io::Error) -> TablesError {

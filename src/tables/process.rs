@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::complaints::listen;
-use super::places::Place;
 use super::wire::{self, Definition, Failure, Frame, Opening, Reply, Request};
+use crate::budget::Share;
 use crate::confinement::Confinement;
 use crate::domain::ProgramId;
 
@@ -75,7 +75,7 @@ pub struct Worker {
     waiting: Arc<Mutex<Waiting>>,
     patience: Patience,
     /// Given back when the process is gone.
-    place: Option<Place>,
+    place: Option<Share>,
     /// What it can give up on this kernel.
     pub confinement: Confinement,
     /// What was in the file when it was opened.
@@ -155,7 +155,7 @@ impl Worker {
     ///
     /// # Errors
     /// When it does not come to open its file.
-    pub fn start(start: Start<'_>, place: &mut Option<Place>) -> Result<Self, StartError> {
+    pub fn start(start: Start<'_>, place: &mut Option<Share>) -> Result<Self, StartError> {
         let opening = start.opening.clone();
         let (mut worker, last_words) = Self::spawn(start)?;
         worker.open(opening).inspect_err(|error| {
@@ -168,7 +168,7 @@ impl Worker {
     }
 
     /// Ends it at once, and gives its place to another one.
-    pub fn end(mut self) -> Option<Place> {
+    pub fn end(mut self) -> Option<Share> {
         self.kill();
         self.place.take()
     }

@@ -13,11 +13,10 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
 pub use child::{CompileFailure, run};
 
 use super::EngineError;
+use crate::budget::{Budget, Holder, Limits, Usage};
 
 /// How the program is called that becomes a compiler.
 pub const VERB: &str = "compile";
@@ -27,7 +26,7 @@ pub const INSTANCE_MEMORY: &str = "--instance-memory";
 /// Longest life of a compiler. It has less time on a processor (`COMPILER_PROCESSOR`), and has to share it.
 const LIFE: Duration = Duration::from_secs(90);
 /// Compilers at a time; more wait for their turn.
-const AT_A_TIME: usize = 2;
+const AT_A_TIME: u64 = 2;
 /// Longest answer, in bytes. A module has 2 MiB at most, and compiled code some five times as much.
 const MOST_ANSWERED: u64 = 32 << 20;
 /// Longest reason in an answer, in bytes.
@@ -87,18 +86,7 @@ pub(super) struct Compiler {
     life: Duration,
     /// It has been said that the kernel lacks something.
     warned: AtomicBool,
-    free: Mutex<usize>,
-    freed: Condvar,
-}
-
-/// One of the places for compilers, until it is dropped.
-struct Place<'a>(&'a Compiler);
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        *self.0.free.lock() += 1;
-        self.0.freed.notify_one();
-    }
+    places: Budget,
 }
 
 /// A process that is not left behind.
@@ -114,9 +102,14 @@ impl Drop for Running {
 
 impl Compiler {
     pub(super) fn new(program: PathBuf, instance_memory: usize) -> Self {
-        let (free, freed) = (Mutex::new(AT_A_TIME), Condvar::new());
+        let places = Budget::new("compilers", Limits::with_any_waiting(AT_A_TIME, 1));
         let warned = AtomicBool::new(false);
-        Self { program, instance_memory, life: LIFE, warned, free, freed }
+        Self { program, instance_memory, life: LIFE, warned, places }
+    }
+
+    /// What is taken of the places for compilers.
+    pub(super) fn usage(&self) -> Usage {
+        self.places.usage()
     }
 
     /// Compiled code for a module, as wasmtime serializes it.
@@ -130,7 +123,8 @@ impl Compiler {
         if self.program.as_os_str().is_empty() {
             return tests::compile_in_this_process(code, self.instance_memory);
         }
-        let _place = self.place();
+        let place = self.places.take_blocking(Holder::this_thread(), 1, None);
+        let _place = place.map_err(|refusal| EngineError::Compiler(io::Error::other(refusal)))?;
         let mut child = self.start().map_err(EngineError::Compiler)?;
         let no_pipe = || EngineError::Compiler(io::ErrorKind::BrokenPipe.into());
         let mut input = child.0.stdin.take().ok_or_else(no_pipe)?;
@@ -173,14 +167,6 @@ impl Compiler {
             .stderr(Stdio::null())
             .spawn()?;
         Ok(Running(child))
-    }
-
-    /// Waits for a place.
-    fn place(&self) -> Place<'_> {
-        let mut free = self.free.lock();
-        self.freed.wait_while(&mut free, |free| *free == 0);
-        *free -= 1;
-        Place(self)
     }
 
     /// What an answer says.

@@ -56,6 +56,7 @@ use soroban_env_host::LedgerInfo;
 use soroban_env_host::xdr::StateArchivalSettings;
 use wasmtime::Linker;
 
+use crate::budget::Usage;
 use crate::confinement::{COMPILER_MEMORY, COMPILER_PROCESSOR};
 use crate::domain::Hash32;
 use crate::memory;
@@ -222,6 +223,11 @@ impl Engine {
         let inner =
             Inner { wasmtime, linker, compiler, compiled, loaded, passing, places, watch, marker };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What is taken of the places for runs and compilers.
+    pub fn usages(&self) -> impl Iterator<Item = Usage> {
+        self.inner.places.usages().into_iter().chain([self.inner.compiler.usage()])
     }
 
     /// Whether a module may be a program, and what it says about itself. Compiles nothing.

@@ -163,6 +163,7 @@ impl Engine {
         let lookups = Lookups::begin(invocation, program.contracts, state)?;
         let ledger_info = ledger_info(invocation, archival_settings(state)?.as_ref());
         let place = self.inner.places.take();
+        let place = place.map_err(|refusal| RunError::Ours(refusal.to_string()))?;
         let bounds = Arc::new(Bounds::new(limits.clone()));
         let watched = self.inner.watch.over(&bounds);
         let job = Job { invocation, engine: self, program, lookups, ledger_info, bounds: &bounds };

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::{fmt, thread};
 
+use super::places::BUDGETS;
 use wasmparser::WasmFeatures;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
@@ -122,8 +123,8 @@ pub(super) fn compiling(instance_memory: usize) -> Config {
 
 /// The configuration of a process that runs modules, and can compile none.
 pub(super) fn running(settings: &EngineSettings) -> Config {
-    let instances = u32::try_from(settings.concurrent_runs).unwrap_or(u32::MAX).max(1);
-    let instances = instances.saturating_mul(FRAMES + 1);
+    let runs = settings.concurrent_runs.max(1).saturating_mul(BUDGETS);
+    let instances = u32::try_from(runs).unwrap_or(u32::MAX).saturating_mul(FRAMES + 1);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_core_instances(instances)
         .total_memories(instances)

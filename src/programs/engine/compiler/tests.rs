@@ -78,5 +78,5 @@ fn a_compiler_that_is_not_there_is_our_trouble() {
     let compiler = Compiler::new("/nonexistent/compiler".into(), 64 << 20);
     let error = compiler.compile(b"").unwrap_err();
     assert!(matches!(error, EngineError::Compiler(_)) && !error.is_about_the_module(), "{error}");
-    assert_eq!(*compiler.free.lock(), AT_A_TIME, "its place is free again");
+    assert_eq!(compiler.usage().taken, 0, "its place is free again");
 }
