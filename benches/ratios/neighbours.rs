@@ -15,13 +15,13 @@ use orrery::programs::{Deploy, Trial, TrialOn};
 use crate::client::Client;
 use crate::costly::{FUNCTION, shapes};
 use crate::indexing::{Busy, Indexing, Which, raw};
-use crate::measure::{alternate, time};
+use crate::measure::{REPETITIONS, Sides, alternate, time};
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 use crate::sql::ask;
 
 const P22: Goal = Goal::at_most(1.5, 1.1);
-/// Of a program beside one that loops, against the program alone; and of ingestion likewise.
+/// Of a program beside others, and of ingestion beside them: what they cost beyond what busy processors do.
 const BESIDE: Goal = Goal::at_least(0.9, 1.0);
 
 const CLIENTS: usize = 16;
@@ -66,38 +66,56 @@ pub fn run(
         report.add(Row::new(name, "s", sides, P22));
     }
     if wanted("neighbours") {
-        for (threads, name) in [
-            (1, "Machine: ingestion beside a thread that only counts / alone"),
-            (2, "Machine: ingestion beside two such threads / alone"),
-        ] {
-            let counting = || measured(Others::Counting(threads));
-            let sides = alternate(counting, || measured(Others::None));
-            report.add(Row::information(
-                name,
-                "ledgers/s",
-                sides.inverse(scene.measured_ledgers()),
-            ));
-        }
-        let sides = alternate(|| measured(Others::Endless), || measured(Others::None));
-        let name = "Ingestion beside an endless program / alone";
         let ledgers = scene.measured_ledgers();
-        report.add(Row::new(name, "ledgers/s", sides.inverse(ledgers), BESIDE));
-        let sides = alternate(|| measured(Others::Compilers), || measured(Others::None));
-        let name = "Ingestion beside two compilers / alone";
-        report.add(Row::new(name, "ledgers/s", sides.inverse(ledgers), BESIDE));
-        let runs = |beside| scene.runs_per_second(beside).expect("the program is run");
-        let sides = alternate(|| runs(Others::Endless), || runs(Others::None));
-        let name = "Program beside an endless one / alone";
-        report.add(Row::new(name, "runs/s", sides, BESIDE));
-        let sides = alternate(|| runs(Others::Compilers), || runs(Others::None));
-        let name = "Program beside two compilers / alone";
-        report.add(Row::new(name, "runs/s", sides, BESIDE));
+        let runs = |others| scene.runs_per_second(others).expect("the program is run");
+        for (others, name, counting) in [
+            (Others::Endless, "an endless program", 1),
+            (Others::Compilers, "two compilers", COMPILERS),
+        ] {
+            let thirds = Thirds::of(&measured, others, counting).inverse(ledgers);
+            thirds.report("Ingestion", name, "ledgers/s", report);
+            Thirds::of(&runs, others, counting).report("Program", name, "runs/s", report);
+        }
         report.note(format!(
             "Neighbours: {} modules were compiled meanwhile, each in a process of its own.",
             scene.compiled.load(Ordering::Relaxed)
         ));
     }
     Ok(())
+}
+
+/// Something beside others, beside as many threads that only count, and alone.
+struct Thirds {
+    /// Beside the others, against beside counting threads: what the others cost and need not cost.
+    own: Sides,
+    /// Beside the others, against alone.
+    whole: Sides,
+    /// Beside counting threads, against alone: what no scheduling can prevent.
+    machine: Sides,
+}
+
+impl Thirds {
+    fn of(measured: &impl Fn(Others) -> f64, others: Others, counting: usize) -> Self {
+        let values = || [others, Others::Counting(counting), Others::None].map(measured);
+        let values: Vec<_> = std::iter::repeat_with(values).take(REPETITIONS).collect();
+        let sides = |a: usize, b: usize| values.iter().map(|it| (it[a], it[b])).collect();
+        Self { own: sides(0, 1), whole: sides(0, 2), machine: sides(1, 2) }
+    }
+
+    fn inverse(&self, units_per_second: f64) -> Self {
+        let Self { own, whole, machine } = self;
+        let [own, whole, machine] = [own, whole, machine].map(|it| it.inverse(units_per_second));
+        Self { own, whole, machine }
+    }
+
+    fn report(self, what: &str, others: &str, unit: &'static str, report: &mut Report) {
+        let name = format!("{what} beside {others} / beside as many threads that only count");
+        report.add(Row::new(name, unit, self.own, BESIDE));
+        let name = format!("{what} beside {others} / alone");
+        report.add(Row::information(name, unit, self.whole));
+        let name = format!("{what} beside threads that only count / alone");
+        report.add(Row::information(name, unit, self.machine));
+    }
 }
 
 /// Who is there beside ingestion.
@@ -111,6 +129,16 @@ enum Others {
     /// So many threads that use what nobody else uses of the processors, and touch no memory: what they
     /// cost is what the machine takes, because its processors are not independent of each other.
     Counting(usize),
+}
+
+impl Others {
+    /// Starts the threads that count, if they are wanted.
+    fn count<'scope>(self, scope: &'scope Scope<'scope, '_>, done: &'scope AtomicBool) {
+        let threads = if let Self::Counting(threads) = self { threads } else { 0 };
+        for _ in 0..threads {
+            scope.spawn(move || count(done));
+        }
+    }
 }
 
 struct Scene<'a> {
@@ -146,10 +174,7 @@ impl Scene<'_> {
                 .map(|number| scope.spawn(move || self.client(service, number, done)))
                 .collect();
             let compiling = self.compilers(others, scope, service, done);
-            let counting = if let Others::Counting(threads) = others { threads } else { 0 };
-            for _ in 0..counting {
-                scope.spawn(move || count(done));
-            }
+            others.count(scope, done);
             // All of them have begun by then.
             thread::sleep(Duration::from_millis(200));
             let mut ingested = Ok(());
@@ -247,7 +272,8 @@ impl Scene<'_> {
         let (last, done) = (busy.last()?, AtomicBool::new(false));
         let seconds = thread::scope(|scope| {
             let compiling = self.compilers(others, scope, &service, &done);
-            if !compiling.is_empty() {
+            others.count(scope, &done);
+            if others != Others::None {
                 thread::sleep(Duration::from_millis(200));
             }
             let begun = Instant::now();
