@@ -356,7 +356,7 @@ impl Backfills {
             }
             drop(table);
             if written.rows > 0 {
-                self.feeder.wake();
+                self.feeder.has_rows(entry);
             }
             if written.waiting_changed {
                 self.trouble.report();

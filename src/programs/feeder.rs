@@ -10,13 +10,12 @@ use parking_lot::Mutex;
 
 use super::ProgramError;
 use super::manifest::Manifest;
-use super::registry::Registry;
+use super::registry::{Entry, Registry, Shown};
 use super::rows::RunRows;
 use super::turns::{End, Fed, Next, RETRY, Turns};
 use crate::domain::{Owner, ProgramId, excerpt};
 use crate::store::{Store, StoreError};
 use crate::tables::query::QueryError;
-use crate::tables::schema::ProgramSchema;
 use crate::tables::{Change, Row, Tables, TablesError, event_id};
 
 /// Runs that go into the tables with one commit, at the most.
@@ -61,12 +60,8 @@ struct File {
     told: BTreeMap<ProgramId, Told>,
 }
 
-#[derive(PartialEq)]
-struct Told {
-    project: String,
-    own: bool,
-    schema: ProgramSchema,
-}
+/// How a program was when a file was told of it.
+struct Told(Arc<Manifest>);
 
 /// Why a program's rows are not brought in.
 #[derive(Debug, Clone)]
@@ -90,12 +85,9 @@ impl File {
 }
 
 impl Told {
-    fn of(manifest: &Manifest, reader: &Owner) -> Self {
-        Self {
-            project: manifest.project_name.clone(),
-            own: manifest.owner == *reader,
-            schema: manifest.schema.clone(),
-        }
+    /// Whether its tables are called and made as they were.
+    fn is_as(&self, now: &Manifest) -> bool {
+        self.0.project_name == now.project_name && self.0.schema == now.schema
     }
 }
 
@@ -117,9 +109,16 @@ impl Feeder {
         &self.tables
     }
 
-    /// There are new rows, or a program has changed.
+    /// A program has come, changed or gone, or somebody reads others than before.
     pub(super) fn wake(&self) {
         self.turns.wake();
+    }
+
+    /// A program has new rows.
+    pub(super) fn has_rows(&self, entry: &Entry) {
+        let Shown { manifest, subscribers, .. } = entry.shown();
+        let others = subscribers.iter().filter(|_| manifest.public);
+        self.turns.announce_to(others.chain([&manifest.owner]));
     }
 
     /// Ends [`Self::work`].
@@ -394,16 +393,28 @@ impl Feeder {
         fed: &mut BTreeMap<ProgramId, u64>,
         told: &mut BTreeMap<ProgramId, Told>,
     ) -> Result<bool, ProgramError> {
+        let Some(entry) = self.registry.get(id) else { return Ok(false) };
         let known = fed.get(&id).copied();
+        let shown = entry.shown();
+        let is_told = |told: &Told| Arc::ptr_eq(&told.0, &shown.manifest);
+        if known == Some(shown.log) && told.get(&id).is_some_and(is_told) {
+            return Ok(false);
+        }
         let from = known.unwrap_or(0);
         let Batch { rows, up_to, more } = self.rows_after(id, from)?;
-        // After the rows: what they needed of the tables is in the manifest by now.
-        let Some(entry) = self.registry.get(id) else { return Ok(false) };
-        let now = Told::of(&entry.lock().manifest, owner);
-        if known.is_none() || told.get(&id) != Some(&now) {
-            let (project, own, schema) = (now.project.clone(), now.own, now.schema.clone());
-            self.tables.apply(owner, vec![Change::Program { id, project, own, schema }])?;
-            told.insert(id, now);
+        // After the rows, and once their write is over: what they needed of the tables is in it by now.
+        let now = Arc::clone(&entry.lock().manifest);
+        let is_new = known.is_none() || !told.get(&id).is_some_and(|told| told.is_as(&now));
+        let (project, own, schema) =
+            (now.project_name.clone(), now.owner == *owner, now.schema.clone());
+        told.insert(id, Told(now));
+        if is_new {
+            let changed =
+                self.tables.apply(owner, vec![Change::Program { id, project, own, schema }]);
+            if let Err(error) = changed {
+                told.remove(&id);
+                return Err(error.into());
+            }
             // Where the tables could not become what they are to be, they were begun anew.
             let has = self.tables.watermarks(owner)?.get(&id).copied().unwrap_or(0);
             fed.insert(id, has);

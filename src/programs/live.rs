@@ -142,7 +142,7 @@ impl Live {
             }
             None
         })?;
-        self.wrote(&wrote);
+        self.wrote(entry, &wrote);
         Ok(turn)
     }
 
@@ -163,14 +163,14 @@ impl Live {
             let missing = LedgerRange { first: ledger, last: ledger }.into();
             self.runner.store.passed(&program_consumer(entry.id), 0, &missing);
         }
-        self.wrote(&self.runner.write(entry, &[effects], |_, _, _, _| None)?);
+        self.wrote(entry, &self.runner.write(entry, &[effects], |_, _, _, _| None)?);
         Ok(Turn::Worked { held_up: clock.held_up() })
     }
 
-    fn wrote(&self, wrote: &Wrote) {
+    fn wrote(&self, entry: &Entry, wrote: &Wrote) {
         let Wrote::Runs(WrittenRuns { rows, waiting_changed, stopped, .. }) = wrote else { return };
         if *rows > 0 {
-            self.feeder.wake();
+            self.feeder.has_rows(entry);
         }
         if *waiting_changed || *stopped {
             self.trouble.report();

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
-pub use cell::{Cell, Entry};
+pub use cell::{Cell, Entry, Shown};
 pub(super) use shelf::Shelved;
 
 use super::engine::Engine;

@@ -122,6 +122,13 @@ impl Turns {
         let mut state = self.state.lock();
         state.ends.retain(|owner, _| owners.contains(owner));
         state.later.retain(|owner, _| owners.contains(owner));
+        drop(state);
+        self.announce_to(owners);
+    }
+
+    /// There is something new for these owners.
+    pub(super) fn announce_to<'o>(&self, owners: impl IntoIterator<Item = &'o Owner>) {
+        let mut state = self.state.lock();
         for owner in owners {
             let failed = matches!(state.ends.get(owner), Some(End::Failed { .. }));
             // Who has failed is tried again later, whatever is new.

@@ -157,13 +157,17 @@ impl Owner {
 
     /// Asks until the tables are to be had: they may be being filled.
     pub fn query(&self, sql: &str) -> Vec<Value> {
+        self.try_query(sql).unwrap_or_else(|(status, body)| panic!("{sql}: {status} {body}"))
+    }
+
+    fn try_query(&self, sql: &str) -> Result<Vec<Value>, (u16, Value)> {
         let begun = Instant::now();
         loop {
             let (status, body) = self.ask("POST", "query", Some(&json!({ "query": sql })));
             match status {
-                200 => return body.as_array().unwrap().clone(),
+                200 => return Ok(body.as_array().unwrap().clone()),
                 503 if begun.elapsed() < PATIENCE => std::thread::yield_now(),
-                _ => panic!("{sql}: {status} {body}"),
+                _ => return Err((status, body)),
             }
         }
     }
@@ -181,11 +185,13 @@ impl Owner {
         }
     }
 
-    /// Waits for as many rows as there must be; more never go away again.
+    /// Waits for as many rows as there must be; more never go away again. A table that its module does not
+    /// declare comes with its first row.
     pub fn wait_for_rows(&self, table: &str, rows: usize) {
-        self.wait(table, |it| {
-            let count = it.query(&format!("select count(*) n from {table}"));
-            count[0]["n"] == rows
+        self.wait(table, |it| match it.try_query(&format!("select count(*) n from {table}")) {
+            Ok(count) => count[0]["n"] == rows,
+            Err((422, body)) if body.to_string().contains("does not exist") => false,
+            Err((status, body)) => panic!("{table}: {status} {body}"),
         });
     }
 }

@@ -232,6 +232,15 @@ fn row(rng: &mut ChaCha8Rng) -> ScVal {
     }
 }
 
+/// Does something when it is dropped.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 #[test]
 fn the_service_is_ready_whatever_one_owner_breaks() {
     let mut chain = Chain::new();
@@ -272,6 +281,8 @@ fn the_service_is_ready_whatever_one_owner_breaks() {
     let began = Instant::now();
     let mut rows = 0;
     thread::scope(|scope| {
+        // Also when something below fails: the others are waited for.
+        let _over = OnDrop(|| over.store(true, Ordering::Relaxed));
         let (over, looks) = (&over, &looks);
         let url = format!("{}/rest/health/ready", service.base);
         let looking = scope.spawn(move || {

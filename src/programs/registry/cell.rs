@@ -54,6 +54,8 @@ pub struct Shown {
     pub manifest: Arc<Manifest>,
     /// Other owners who have subscribed to it.
     pub subscribers: Arc<BTreeSet<Owner>>,
+    /// Number of its last run with rows.
+    pub log: u64,
     /// Bytes of its rows.
     pub row_bytes: u64,
     /// How many runs are to be made again.
@@ -135,7 +137,8 @@ impl Shown {
     fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.manifest, &other.manifest)
             && Arc::ptr_eq(&self.subscribers, &other.subscribers)
-            && (self.row_bytes, self.waiting) == (other.row_bytes, other.waiting)
+            && (self.log, self.row_bytes, self.waiting)
+                == (other.log, other.row_bytes, other.waiting)
     }
 }
 
@@ -210,6 +213,7 @@ impl Cell {
         Shown {
             manifest: Arc::clone(&self.manifest),
             subscribers: Arc::clone(&self.subscribers),
+            log: self.progress.log,
             row_bytes: if self.deleted { 0 } else { self.progress.row_bytes },
             waiting: self.waiting.len(),
         }
