@@ -6,12 +6,14 @@ use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use orrery::domain::{ContractId, LedgerSeq, Network, Owner, ProgramId};
 use orrery::observe::health::Health;
 use orrery::pipeline::{Pipeline, StepObserver};
 use orrery::programs::records::{Execution, Likeness};
+use orrery::programs::state::Upstream;
 use orrery::programs::{Deploy, ProgramDeps, Programs, Settings};
 use orrery::source::{Origin, RawLedger, records};
 use orrery::store::{Durability, Store};
@@ -44,12 +46,27 @@ impl<'a> Busy<'a> {
     /// So many copies of the recorded ledgers, each with so many deposits and one endless call. The contracts
     /// are created in the first.
     pub fn new(recorded: &'a Recorded, copies: u64, deposits_each: usize) -> Self {
+        Self::made(recorded, copies, deposits_each, true)
+    }
+
+    /// The same, but the contract with the endless call was created earlier: what it consists of has to be
+    /// asked for.
+    pub fn with_unknown_endless(recorded: &'a Recorded, copies: u64, deposits_each: usize) -> Self {
+        Self::made(recorded, copies, deposits_each, false)
+    }
+
+    fn made(
+        recorded: &'a Recorded,
+        copies: u64,
+        deposits_each: usize,
+        creates_endless: bool,
+    ) -> Self {
         let (mut deposits, endless) = (Deposits::new(), Endless::new());
         let mut calls = Calls::new(recorded.network.id());
         let ledgers = amplify::chain_with(recorded, copies, |number, ledger| {
             if number == 0 {
                 let mut entries = deposits.contract_entries();
-                entries.extend(endless.contract_entries());
+                entries.extend(endless.contract_entries().into_iter().filter(|_| creates_endless));
                 calls.create(ledger, entries);
             }
             let made: Vec<_> = (0..deposits_each).map(|_| deposits.next(ACCOUNTS)).collect();
@@ -110,6 +127,15 @@ impl StepObserver for Unobserved {
 impl Indexing {
     /// With a new store.
     pub fn start(network: &Network, parent: &Path) -> Result<Self, Box<dyn Error>> {
+        Self::start_with(network, None, parent)
+    }
+
+    /// With a new store, and a server that knows entries.
+    pub fn start_with(
+        network: &Network,
+        upstream: Option<Arc<dyn Upstream + Send + Sync>>,
+        parent: &Path,
+    ) -> Result<Self, Box<dyn Error>> {
         let directory = tempfile::tempdir_in(parent)?;
         let store = Arc::new(Store::open(&directory.path().join("data"), Some(network))?);
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_millis());
@@ -118,7 +144,7 @@ impl Indexing {
             tables: tables(&directory.path().join("tables"))?,
             health: Arc::new(Health::default()),
             settings: Settings::default(),
-            upstream: None,
+            upstream,
             clock: Arc::new(move || now() as u64),
             compiler: env!("CARGO_BIN_EXE_orrery").into(),
             code_key: [0; 32],
@@ -131,17 +157,32 @@ impl Indexing {
 
     /// Deploys a program for a contract of these ledgers.
     pub fn deploy(&self, which: Which, busy: &Busy<'_>) -> Result<ProgramId, Box<dyn Error>> {
-        let (module, contract, project_name) = match which {
-            Which::Deposits => ("deposit_program", busy.deposits, "deposits"),
-            Which::Endless => ("heavy_program", busy.endless, "endless"),
+        let project = match which {
+            Which::Deposits => "deposits",
+            Which::Endless => "endless",
+        };
+        self.deploy_for(&self.owner, project, which, busy)
+    }
+
+    /// The same for somebody else.
+    pub fn deploy_for(
+        &self,
+        owner: &Owner,
+        project: &str,
+        which: Which,
+        busy: &Busy<'_>,
+    ) -> Result<ProgramId, Box<dyn Error>> {
+        let (module, contract) = match which {
+            Which::Deposits => ("deposit_program", busy.deposits),
+            Which::Endless => ("heavy_program", busy.endless),
         };
         let deploy = Deploy {
             code: built(module),
-            project_name: project_name.to_owned(),
+            project_name: project.to_owned(),
             contracts: vec![contract],
             public: false,
         };
-        Ok(self.programs.deploy(&self.owner, deploy)?.id)
+        Ok(self.programs.deploy(owner, deploy)?.id)
     }
 
     /// Stores ledgers as they come, each on disk before the next, and tells the programs.
@@ -158,6 +199,22 @@ impl Indexing {
         Ok(stored?)
     }
 
+    /// Stores older ledgers as a backfill does, until it is done.
+    pub fn fill_in(
+        &self,
+        ledgers: impl Iterator<Item = RawLedger>,
+        done: &AtomicBool,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let ledgers = ledgers.map(Ok::<_, Infallible>);
+        let stored = self.pipeline.patient().run(ledgers, Durability::Deferred, |_| {
+            match done.load(Ordering::Relaxed) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        Ok(stored?)
+    }
+
     /// The newest run of a program.
     pub fn newest_run(&self, program: ProgramId) -> Result<Option<Execution>, Box<dyn Error>> {
         Ok(self.programs.executions(&self.owner, program, None, 1)?.pop())
@@ -169,9 +226,20 @@ impl Indexing {
         program: ProgramId,
         ledger: LedgerSeq,
     ) -> Result<(), Box<dyn Error>> {
+        self.wait_for_run_of(&self.owner, program, ledger)
+    }
+
+    /// The same for somebody else's program.
+    pub fn wait_for_run_of(
+        &self,
+        owner: &Owner,
+        program: ProgramId,
+        ledger: LedgerSeq,
+    ) -> Result<(), Box<dyn Error>> {
         let begun = Instant::now();
         loop {
-            if self.newest_run(program)?.is_some_and(|run| run.ledger >= ledger.0) {
+            let newest = self.programs.executions(owner, program, None, 1)?.pop();
+            if newest.is_some_and(|run| run.ledger >= ledger.0) {
                 return Ok(());
             }
             if begun.elapsed() > PATIENCE {

@@ -5,6 +5,7 @@
 //! is missed.
 
 mod amplify;
+mod backfills;
 #[path = "../baseline/mod.rs"]
 mod baseline;
 mod calls;
@@ -40,6 +41,7 @@ mod size;
 mod sql;
 mod stores;
 mod swaps;
+mod upstream;
 mod variation;
 mod visible;
 
@@ -147,6 +149,12 @@ fn programs(
     }
     if arguments.wants_any(&["P22", "neighbours"]) {
         neighbours::run(public, wanted, directory, report)?;
+    }
+    if arguments.wants("upstream") {
+        upstream::run(public, directory, report)?;
+    }
+    if arguments.wants("backfills") {
+        backfills::run(public, directory, report)?;
     }
     Ok(())
 }

@@ -72,9 +72,12 @@ pub fn run(
             (Others::Endless, "an endless program", 1),
             (Others::Compilers, "two compilers", COMPILERS),
         ] {
-            let thirds = Thirds::of(&measured, others, counting).inverse(ledgers);
-            thirds.report("Ingestion", name, "ledgers/s", report);
-            Thirds::of(&runs, others, counting).report("Program", name, "runs/s", report);
+            let control = Others::Counting(counting);
+            let alone = Others::None;
+            let thirds = Thirds::of(|| measured(others), || measured(control), || measured(alone));
+            thirds.inverse(ledgers).report("Ingestion", name, "ledgers/s", report);
+            let thirds = Thirds::of(|| runs(others), || runs(control), || runs(alone));
+            thirds.report("Program", name, "runs/s", report);
         }
         report.note(format!(
             "Neighbours: {} modules were compiled meanwhile, each in a process of its own.",
@@ -85,7 +88,7 @@ pub fn run(
 }
 
 /// Something beside others, beside as many threads that only count, and alone.
-struct Thirds {
+pub struct Thirds {
     /// Beside the others, against beside counting threads: what the others cost and need not cost.
     own: Sides,
     /// Beside the others, against alone.
@@ -95,20 +98,27 @@ struct Thirds {
 }
 
 impl Thirds {
-    fn of(measured: &impl Fn(Others) -> f64, others: Others, counting: usize) -> Self {
-        let values = || [others, Others::Counting(counting), Others::None].map(measured);
+    /// Measures the three in turn.
+    pub fn of(
+        beside: impl Fn() -> f64,
+        counting: impl Fn() -> f64,
+        alone: impl Fn() -> f64,
+    ) -> Self {
+        let values = || [beside(), counting(), alone()];
         let values: Vec<_> = std::iter::repeat_with(values).take(REPETITIONS).collect();
         let sides = |a: usize, b: usize| values.iter().map(|it| (it[a], it[b])).collect();
         Self { own: sides(0, 1), whole: sides(0, 2), machine: sides(1, 2) }
     }
 
-    fn inverse(&self, units_per_second: f64) -> Self {
+    /// Times to speeds, see [`Sides::inverse`].
+    pub fn inverse(&self, units_per_second: f64) -> Self {
         let Self { own, whole, machine } = self;
         let [own, whole, machine] = [own, whole, machine].map(|it| it.inverse(units_per_second));
         Self { own, whole, machine }
     }
 
-    fn report(self, what: &str, others: &str, unit: &'static str, report: &mut Report) {
+    /// Adds the three rows.
+    pub fn report(self, what: &str, others: &str, unit: &'static str, report: &mut Report) {
         let name = format!("{what} beside {others} / beside as many threads that only count");
         report.add(Row::new(name, unit, self.own, BESIDE));
         let name = format!("{what} beside {others} / alone");
@@ -292,7 +302,8 @@ impl Scene<'_> {
     }
 }
 
-fn count(done: &AtomicBool) {
+/// Uses what nobody else uses of a processor until it is done, and touches no memory.
+pub fn count(done: &AtomicBool) {
     Priority::Patient.take();
     let mut counted = 0u64;
     while !done.load(Ordering::Relaxed) {

@@ -114,7 +114,7 @@ fn copy_image(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// `orrery serve` in a process of its own, killed when dropped.
-struct Service {
+pub struct Service {
     process: Child,
     address: SocketAddr,
 }
@@ -122,8 +122,17 @@ struct Service {
 impl Service {
     /// Starts it on a data directory and waits until it says that it is up.
     fn start(directory: &Path, network: &Network) -> Result<Self, Box<dyn Error>> {
+        Self::start_build(Path::new(env!("CARGO_BIN_EXE_orrery")), directory, network)
+    }
+
+    /// The same with this build of the program.
+    pub fn start_build(
+        program: &Path,
+        directory: &Path,
+        network: &Network,
+    ) -> Result<Self, Box<dyn Error>> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let process = Command::new(env!("CARGO_BIN_EXE_orrery"))
+        let process = Command::new(program)
             .args(["serve", "--no-source", "--network", network.name(), "--log-level", "warn"])
             .arg("--data-dir")
             .arg(directory)
@@ -153,7 +162,8 @@ impl Service {
         Err("the service is not up after a minute".into())
     }
 
-    fn client(&self, directory: &Path, network: &Network) -> Result<Client, Box<dyn Error>> {
+    /// A connection with a token.
+    pub fn client(&self, directory: &Path, network: &Network) -> Result<Client, Box<dyn Error>> {
         let tokens = Tokens::open(&directory.join("secrets"), network)?;
         let token = tokens.issue(&IssueRequest::for_owner("ratios"))?.token;
         Ok(Client::connect(self.address, &token)?)

@@ -1,0 +1,231 @@
+//! Backfills: what those of programs and of ledgers do to live ingestion; and, beside another build of the
+//! program, how fast stored ledgers are run.
+
+use std::env;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orrery::domain::{LedgerRange, ProgramId};
+use orrery::programs::backfill::State;
+use orrery::source::records;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::deposits::built;
+use crate::indexing::{Busy, Indexing, Which, raw};
+use crate::measure::{REPETITIONS, Sides, time};
+use crate::neighbours::{Thirds, count};
+use crate::process::Service;
+use crate::recorded::Recorded;
+use crate::report::{Goal, Report, Row};
+
+/// Of a program's backfill against that of another build.
+const OTHER_BUILD: Goal = Goal::at_least(3.0, 10.0);
+/// Names the other build: a program as this one, built with the same profile.
+const OTHER: &str = "ORRERY_OTHER_BUILD";
+
+/// Copies of the recorded ledgers that are stored first, that are filled in, and that come live.
+const FIRST: usize = 10;
+const OLDER: usize = 30;
+const LIVE: usize = 20;
+/// Calls of the program, in each ledger.
+const DEPOSITS: usize = 2;
+/// Threads that backfills keep busy: one runs programs, the others prepare ledgers on all processors.
+const BUSY_THREADS: usize = 2;
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Measures both.
+pub fn run(
+    recorded: &Recorded,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let busy = Busy::new(recorded, (FIRST + OLDER + LIVE) as u64, DEPOSITS);
+    let scene = Scene { busy: &busy, copy: recorded.ledgers.len(), directory };
+    let measured = |others| scene.live(others).expect("the ledgers are stored");
+    let thirds = Thirds::of(
+        || measured(Others::Backfills),
+        || measured(Others::Counting),
+        || measured(Others::None),
+    );
+    let ledgers = (LIVE * scene.copy) as f64;
+    let others = "a program's backfill and one of ledgers";
+    thirds.inverse(ledgers).report("Ingestion", others, "ledgers/s", report);
+    let Some(other) = env::var_os(OTHER).map(PathBuf::from) else {
+        report
+            .note(format!("Backfills of programs: {OTHER} names no other build to compare with."));
+        return Ok(());
+    };
+    let own = Path::new(env!("CARGO_BIN_EXE_orrery"));
+    let [own, other] = [own, &other].map(|program| Built::new(program, &scene));
+    let (mut own, mut other) = (own?, other?);
+    let sides = (0..REPETITIONS)
+        .map(|_| Ok((own.ledgers_per_second()?, other.ledgers_per_second()?)))
+        .collect::<Result<Sides, Box<dyn Error>>>()?;
+    let name = "Backfill of a program / the same with another build";
+    report.add(Row::new(name, "ledgers/s", sides, OTHER_BUILD));
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Others {
+    None,
+    Backfills,
+    Counting,
+}
+
+struct Scene<'a> {
+    busy: &'a Busy<'a>,
+    /// Ledgers in a copy.
+    copy: usize,
+    directory: &'a Path,
+}
+
+impl Scene<'_> {
+    fn parts(&self) -> [&[Vec<u8>]; 3] {
+        let (first, rest) = self.busy.ledgers.split_at(FIRST * self.copy);
+        let (older, live) = rest.split_at(OLDER * self.copy);
+        [first, older, live]
+    }
+
+    /// Seconds to store the live ledgers.
+    fn live(&self, others: Others) -> Result<f64, Box<dyn Error>> {
+        let service = Indexing::start(self.busy.network, self.directory)?;
+        let program = service.deploy(Which::Deposits, self.busy)?;
+        let [first, older, live] = self.parts();
+        service.ingest(first.iter().map(|xdr| raw(xdr))).map_err(|error| error.to_string())?;
+        service.wait_for_run(program, records::sequence_of(first.last().ok_or("no ledgers")?)?)?;
+        let older: Vec<_> = older.iter().map(|xdr| raw(xdr)).collect();
+        let live: Vec<_> = live.iter().map(|xdr| raw(xdr)).collect();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (service, done) = (&service, &done);
+            let mut working = Vec::new();
+            match others {
+                Others::None => {}
+                Others::Backfills => {
+                    let run = || again_and_again(service, program, first, done);
+                    working.push(scope.spawn(run));
+                    let fill =
+                        || service.fill_in(older.into_iter(), done).map_err(|e| e.to_string());
+                    working.push(scope.spawn(fill));
+                }
+                Others::Counting => {
+                    for _ in 0..BUSY_THREADS {
+                        scope.spawn(|| count(done));
+                    }
+                }
+            }
+            let mut ingested = Ok(());
+            let took = time(|| ingested = service.ingest(live.into_iter()));
+            done.store(true, Ordering::Relaxed);
+            for thread in working {
+                thread.join().map_err(|_| "a backfill panicked")??;
+            }
+            ingested.map_err(|error| error.to_string())?;
+            Ok(took.as_secs_f64())
+        })
+    }
+}
+
+/// Runs a program on stored ledgers until it is done.
+fn again_and_again(
+    service: &Indexing,
+    program: ProgramId,
+    ledgers: &[Vec<u8>],
+    done: &AtomicBool,
+) -> Result<(), String> {
+    let sequence = |xdr: Option<&Vec<u8>>| records::sequence_of(xdr.ok_or("there are no ledgers")?);
+    let range = LedgerRange { first: sequence(ledgers.first())?, last: sequence(ledgers.last())? };
+    let (programs, owner) = (&service.programs, &service.owner);
+    while !done.load(Ordering::Relaxed) {
+        programs.begin_backfill(owner, program, range).map_err(|error| error.to_string())?;
+        let is_running =
+            || programs.backfill(owner, program).is_ok_and(|it| it.state == State::Running);
+        while is_running() && !done.load(Ordering::Relaxed) {
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+    Ok(())
+}
+
+/// A service of a build, with ledgers in it.
+struct Built {
+    client: Client,
+    _service: Service,
+    _data: tempfile::TempDir,
+    contract: String,
+    range: [u32; 2],
+    projects: usize,
+}
+
+impl Built {
+    fn new(program: &Path, scene: &Scene<'_>) -> Result<Self, Box<dyn Error>> {
+        let data = tempfile::tempdir_in(scene.directory)?;
+        let [first, older, _] = scene.parts();
+        let ledgers: Vec<_> = first.iter().chain(older).collect();
+        let mut stream = Vec::new();
+        for ledger in &ledgers {
+            // A record mark (RFC 5531): the last fragment, and its length.
+            stream.extend((0x8000_0000 | u32::try_from(ledger.len())?).to_be_bytes());
+            stream.extend_from_slice(ledger);
+        }
+        let file = data.path().join("ledgers.xdr");
+        std::fs::write(&file, stream)?;
+        let (network, directory) = (scene.busy.network, data.path().join("data"));
+        let mut import = Command::new(program);
+        import.args(["import", "--network", network.name(), "--data-dir"]);
+        let imported = import.args([&directory, &file]).output()?;
+        if !imported.status.success() {
+            return Err(String::from_utf8_lossy(&imported.stderr).into());
+        }
+        let service = Service::start_build(program, &directory, network)?;
+        let client = service.client(&directory, network)?;
+        let sequence = |ledger: Option<&&Vec<u8>>| -> Result<u32, Box<dyn Error>> {
+            Ok(records::sequence_of(ledger.ok_or("there are no ledgers")?)?.0)
+        };
+        Ok(Self {
+            client,
+            _service: service,
+            _data: data,
+            contract: scene.busy.deposits().to_string(),
+            range: [sequence(ledgers.first())?, sequence(ledgers.last())?],
+            projects: 0,
+        })
+    }
+
+    /// Of a new program that is run on all ledgers.
+    fn ledgers_per_second(&mut self) -> Result<f64, Box<dyn Error>> {
+        self.projects += 1;
+        let deploy = json!({
+            "code": built("deposit_program"),
+            "project_name": format!("deposits{}", self.projects),
+            "contracts": [self.contract],
+        });
+        let id = self.post("deploy", &deploy)?["id"].as_u64().ok_or("a program has a number")?;
+        let path = format!("{id}/backfill");
+        let [from, to] = self.range;
+        let begun = Instant::now();
+        self.post(&path, &json!({ "from": from, "to": to }))?;
+        loop {
+            let answer = self.client.get(&format!("/rest/retroshade/{path}"))?;
+            let backfill: Value = serde_json::from_slice(answer)?;
+            match backfill["state"].as_str() {
+                Some("done") => break,
+                Some("running") if begun.elapsed() < PATIENCE => thread::sleep(LOOK_EVERY),
+                _ => return Err(format!("a backfill: {backfill}").into()),
+            }
+        }
+        Ok(f64::from(to - from + 1) / begun.elapsed().as_secs_f64())
+    }
+
+    fn post(&mut self, path: &str, body: &Value) -> Result<Value, Box<dyn Error>> {
+        let path = format!("/rest/retroshade/{path}");
+        Ok(serde_json::from_slice(self.client.post(&path, body.to_string().as_bytes())?)?)
+    }
+}

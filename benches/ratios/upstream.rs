@@ -1,0 +1,78 @@
+//! A server of entries that hangs: what a program that asks it does to programs that do not.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orrery::domain::Owner;
+use orrery::programs::state::{Upstream, UpstreamAnswer, UpstreamError};
+use stellar_xdr::LedgerKey;
+
+use crate::indexing::{Busy, Indexing, Which, raw};
+use crate::measure::alternate;
+use crate::recorded::Recorded;
+use crate::report::{Goal, Report, Row};
+
+/// Of the others beside the one that asks, against the others alone.
+const BESIDE_ASKING: Goal = Goal::at_least(0.95, 1.0);
+
+/// Owners, and programs of each that ask nothing.
+const OWNERS: usize = 10;
+const PROGRAMS: usize = 20;
+/// Copies of the recorded ledgers, and calls of these programs in each ledger.
+const COPIES: u64 = 10;
+const DEPOSITS: usize = 2;
+
+/// Answers nothing for as long as it may.
+struct Hangs;
+
+impl Upstream for Hangs {
+    fn look_up(&self, _: &[LedgerKey], within: Duration) -> Result<UpstreamAnswer, UpstreamError> {
+        thread::sleep(within);
+        Err(UpstreamError::OutOfReach("it hangs".to_owned()))
+    }
+}
+
+/// Measures it.
+pub fn run(
+    recorded: &Recorded,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let busy = Busy::with_unknown_endless(recorded, COPIES, DEPOSITS);
+    let measured = |asks| runs_per_second(&busy, asks, directory).expect("the programs are run");
+    let sides = alternate(|| measured(true), || measured(false));
+    let name = format!("{} programs beside one whose upstream hangs / alone", OWNERS * PROGRAMS);
+    report.add(Row::new(name, "runs/s", sides, BESIDE_ASKING));
+    Ok(())
+}
+
+/// Runs per second of all programs that ask nothing.
+fn runs_per_second(
+    busy: &Busy<'_>,
+    with_one_that_asks: bool,
+    directory: &Path,
+) -> Result<f64, Box<dyn Error>> {
+    let service = Indexing::start_with(busy.network, Some(Arc::new(Hangs)), directory)?;
+    let mut programs = Vec::new();
+    for owner in 0..OWNERS {
+        let owner = Owner(format!("owner-{owner}"));
+        for program in 0..PROGRAMS {
+            let project = format!("deposits{program}");
+            let id = service.deploy_for(&owner, &project, Which::Deposits, busy)?;
+            programs.push((owner.clone(), id));
+        }
+    }
+    if with_one_that_asks {
+        service.deploy(Which::Endless, busy)?;
+    }
+    let (last, begun) = (busy.last()?, Instant::now());
+    service.ingest(busy.ledgers.iter().map(|xdr| raw(xdr))).map_err(|error| error.to_string())?;
+    for (owner, id) in &programs {
+        service.wait_for_run_of(owner, *id, last)?;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    Ok((programs.len() * busy.ledgers.len() * DEPOSITS) as f64 / seconds)
+}
