@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("pipeline", &["decode", "domain", "priority", "source", "store", "verify"]),
     ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),
-    ("tables", &["confinement", "domain", "durable", "memory", "priority"]),
+    ("tables", &["budget", "confinement", "domain", "durable", "memory", "priority"]),
     (
         "programs",
         &[
