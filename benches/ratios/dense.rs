@@ -1,7 +1,7 @@
 //! Dense ledgers: as many events as a network that is full could have. What storing them costs, and what
 //! each family takes of the disk.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -16,13 +16,13 @@ use stellar_xdr::{
     AccountId, ContractEvent, ContractEventBody, ContractEventType, ContractEventV0, ContractId,
     DependentTxCluster, ExtensionPoint, GeneralizedTransactionSet, Hash, Int128Parts,
     ParallelTxExecutionStage, PublicKey, ScAddress, ScString, ScSymbol, ScVal, TransactionEnvelope,
-    TransactionMeta, TransactionPhase, Uint256,
+    TransactionMeta, TransactionPhase, TransactionResultResult, Uint256,
 };
 
 use crate::amplify::{self, Hashes};
-use crate::indexing::Unobserved;
+use crate::ingest::Steps;
 use crate::many;
-use crate::measure::{repeat, time};
+use crate::measure::{REPETITIONS, repeat, time};
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 use crate::variation::{edit, spread};
@@ -48,11 +48,12 @@ pub fn run(
     let ledgers = dense(recorded);
     let bytes: usize = ledgers.iter().map(Vec::len).sum();
     let (mut events, mut transactions, mut sizes) = (0.0, 0, Vec::new());
+    let steps = Arc::new(Steps::default());
     let sample = repeat(|| {
         let directory = tempfile::tempdir_in(directory).expect("a directory");
         let store = Store::open(directory.path(), Some(&recorded.network)).expect("a new store");
         let store = Arc::new(store);
-        let pipeline = Pipeline::new(Arc::clone(&store), many::options(true), Arc::new(Unobserved));
+        let pipeline = Pipeline::new(Arc::clone(&store), many::options(true), steps.clone());
         let origin = Origin { name: "the load".into(), position: None };
         let raw: Vec<_> = ledgers
             .iter()
@@ -89,6 +90,8 @@ pub fn run(
         all as f64 / events,
         parts.collect::<Vec<_>>().join(", "),
     ));
+    let measured = (REPETITIONS * ledgers.len()) as f64;
+    report.note(format!("Dense, per ledger: {}.", steps.per_ledger(measured)));
     Ok(())
 }
 
@@ -98,13 +101,16 @@ fn dense(recorded: &Recorded) -> Vec<Vec<u8>> {
     let network = recorded.network.id();
     let mut made = 0;
     amplify::chain_with(recorded, COPIES, |_, ledger| {
+        let results = ledger.tx_processing.iter().map(|it| &it.result);
+        let results = results.filter(|pair| is_success(&pair.result.result));
+        let successful: HashSet<_> = results.map(|pair| pair.transaction_hash.0).collect();
         let GeneralizedTransactionSet::V1(set) = &mut ledger.tx_set;
         let mut envelopes = HashMap::new();
         edit(&mut set.phases, |phases| {
             for phase in phases {
                 let TransactionPhase::V1(parallel) = phase else { continue };
                 edit(&mut parallel.execution_stages, |stages| {
-                    add_transactions(stages, network, &mut envelopes);
+                    add_transactions(stages, network, &successful, &mut envelopes);
                 });
             }
         });
@@ -141,16 +147,25 @@ fn dense(recorded: &Recorded) -> Vec<Vec<u8>> {
     })
 }
 
-/// Copies smart-contract transactions until there are enough. Says, for each that was copied, how the
+fn is_success(result: &TransactionResultResult) -> bool {
+    use TransactionResultResult::{TxFeeBumpInnerSuccess, TxSuccess};
+    matches!(result, TxSuccess(_) | TxFeeBumpInnerSuccess(_))
+}
+
+/// Copies successful smart-contract transactions until there are enough of them. Says, for each that was copied, how the
 /// hashes changed in each copy.
 fn add_transactions(
     stages: &mut [ParallelTxExecutionStage],
     network: &NetworkId,
+    successful: &HashSet<[u8; 32]>,
     copied: &mut HashMap<[u8; 32], Vec<Hashes>>,
 ) {
     let clusters = stages.iter().flat_map(|stage| stage.0.iter());
-    let models: Vec<TransactionEnvelope> =
-        clusters.flat_map(|cluster| cluster.0.iter()).cloned().collect();
+    let envelopes = clusters.flat_map(|cluster| cluster.0.iter());
+    let is_model = |envelope: &&TransactionEnvelope| {
+        successful.contains(&amplify::hashes_of(envelope, network)[0])
+    };
+    let models: Vec<TransactionEnvelope> = envelopes.filter(is_model).cloned().collect();
     let Some(first) = stages.first_mut().filter(|_| !models.is_empty()) else { return };
     let mut copies = Vec::new();
     for number in models.len()..TRANSACTIONS {

@@ -123,10 +123,8 @@ impl Load {
     /// Says what the steps of a ledger took; those before `commit` run on all processors.
     fn note_steps(&self, goal: &str, report: &mut Report) {
         let ledgers = (self.ledgers.len() * REPETITIONS) as f64;
-        let step = |(name, seconds)| format!("{name} {:.2} ms", seconds / ledgers * 1e3);
-        let steps: Vec<_> =
-            std::mem::take(&mut *self.steps.0.lock()).into_iter().map(step).collect();
-        report.note(format!("{goal}, {}, per ledger: {}.", self.name, steps.join(", ")));
+        let steps = self.steps.per_ledger(ledgers);
+        report.note(format!("{goal}, {}, per ledger: {steps}.", self.name));
     }
 
     fn raw_ledgers(&self) -> Vec<RawLedger> {
@@ -174,8 +172,18 @@ impl Load {
 }
 
 /// Adds up how long each step took.
+/// Seconds that each step of ingestion has taken.
 #[derive(Default)]
-struct Steps(Mutex<BTreeMap<&'static str, f64>>);
+pub struct Steps(Mutex<BTreeMap<&'static str, f64>>);
+
+impl Steps {
+    /// What each took of so many ledgers, and begins anew.
+    pub fn per_ledger(&self, ledgers: f64) -> String {
+        let step = |(name, seconds)| format!("{name} {:.2} ms", seconds / ledgers * 1e3);
+        let steps: Vec<_> = std::mem::take(&mut *self.0.lock()).into_iter().map(step).collect();
+        steps.join(", ")
+    }
+}
 
 impl StepObserver for Steps {
     fn step(&self, name: &'static str, seconds: f64) {

@@ -59,8 +59,8 @@ fn runs_per_second(
     let mut programs = Vec::new();
     for owner in 0..OWNERS {
         let owner = Owner(format!("owner-{owner}"));
-        for program in 0..PROGRAMS {
-            let project = format!("deposits{program}");
+        for _ in 0..PROGRAMS {
+            let project = format!("deposits{}", programs.len());
             let id = service.deploy_for(&owner, &project, Which::Deposits, busy)?;
             programs.push((owner.clone(), id));
         }
