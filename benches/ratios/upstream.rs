@@ -22,7 +22,7 @@ const BESIDE_ASKING: Goal = Goal::at_least(0.95, 1.0);
 const OWNERS: usize = 10;
 const PROGRAMS: usize = 20;
 /// Copies of the recorded ledgers, and calls of these programs in each ledger.
-const COPIES: u64 = 10;
+const COPIES: u64 = 3;
 const DEPOSITS: usize = 2;
 
 /// A server that has got as far as this ledger. It knows no settings of the network, which every program
