@@ -1,7 +1,7 @@
 //! Dense ledgers: as many events as a network that is full could have. What storing them costs, and what
 //! each family takes of the disk.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ use crate::amplify::{self, Hashes};
 use crate::ingest::Steps;
 use crate::many;
 use crate::measure::{REPETITIONS, repeat, time};
-use crate::recorded::Recorded;
+use crate::recorded::{Recorded, xdr};
 use crate::report::{Goal, Report, Row};
 use crate::variation::{edit, spread};
 
@@ -101,16 +101,18 @@ fn dense(recorded: &Recorded) -> Vec<Vec<u8>> {
     let network = recorded.network.id();
     let mut made = 0;
     amplify::chain_with(recorded, COPIES, |_, ledger| {
-        let results = ledger.tx_processing.iter().map(|it| &it.result);
-        let results = results.filter(|pair| is_success(&pair.result.result));
-        let successful: HashSet<_> = results.map(|pair| pair.transaction_hash.0).collect();
+        let successful = ledger.tx_processing.iter();
+        let successful = successful.filter(|it| is_success(&it.result.result.result));
+        let sizes = successful
+            .map(|it| (it.result.transaction_hash.0, xdr(&it.tx_apply_processing).len()));
+        let sizes: HashMap<_, _> = sizes.collect();
         let GeneralizedTransactionSet::V1(set) = &mut ledger.tx_set;
         let mut envelopes = HashMap::new();
         edit(&mut set.phases, |phases| {
             for phase in phases {
                 let TransactionPhase::V1(parallel) = phase else { continue };
                 edit(&mut parallel.execution_stages, |stages| {
-                    add_transactions(stages, network, &successful, &mut envelopes);
+                    add_transactions(stages, network, &sizes, &mut envelopes);
                 });
             }
         });
@@ -152,25 +154,25 @@ fn is_success(result: &TransactionResultResult) -> bool {
     matches!(result, TxSuccess(_) | TxFeeBumpInnerSuccess(_))
 }
 
-/// Copies successful smart-contract transactions until there are enough of them. Says, for each that was copied, how the
-/// hashes changed in each copy.
+/// Copies the smallest smart-contract transaction of those with a size until there are enough. Says how
+/// the hashes of those that were copied changed in each copy.
 fn add_transactions(
     stages: &mut [ParallelTxExecutionStage],
     network: &NetworkId,
-    successful: &HashSet<[u8; 32]>,
+    sizes: &HashMap<[u8; 32], usize>,
     copied: &mut HashMap<[u8; 32], Vec<Hashes>>,
 ) {
     let clusters = stages.iter().flat_map(|stage| stage.0.iter());
     let envelopes = clusters.flat_map(|cluster| cluster.0.iter());
-    let is_model = |envelope: &&TransactionEnvelope| {
-        successful.contains(&amplify::hashes_of(envelope, network)[0])
-    };
-    let models: Vec<TransactionEnvelope> = envelopes.filter(is_model).cloned().collect();
-    let Some(first) = stages.first_mut().filter(|_| !models.is_empty()) else { return };
+    let hashed = envelopes.map(|envelope| (amplify::hashes_of(envelope, network)[0], envelope));
+    let models: Vec<_> =
+        hashed.filter_map(|(hash, envelope)| Some((sizes.get(&hash)?, hash, envelope))).collect();
+    let Some((_, hash, model)) = models.iter().min_by_key(|(size, ..)| *size) else { return };
+    let (hash, model, count) = (*hash, (*model).clone(), models.len());
+    let Some(first) = stages.first_mut() else { return };
     let mut copies = Vec::new();
-    for number in models.len()..TRANSACTIONS {
-        let mut envelope = models[number % models.len()].clone();
-        let hash = amplify::hashes_of(&envelope, network)[0];
+    for number in count..TRANSACTIONS {
+        let mut envelope = model.clone();
         let mut hashes = Hashes::new();
         // Further away than the copies of a ledger are from each other.
         amplify::vary_envelope(&mut envelope, 1000 * number as i64, network, &mut hashes);
