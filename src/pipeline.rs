@@ -5,12 +5,12 @@
 //! order in which they came.
 
 use std::error::Error;
-use std::iter;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -25,8 +25,15 @@ use crate::verify::{VerifyError, verify_header};
 
 /// Ledgers that wait between two steps. More would only take memory: the slowest step decides.
 const LEDGERS_AHEAD: usize = 16;
-/// Ledgers that are stored with one write, when none of them need be durable by itself.
+/// Ledgers that are stored with one write, at the most, when they come faster than they are stored.
 const LEDGERS_AT_ONCE: usize = 16;
+/// How soon after a ledger that had to be durable at once another one may come, when they come one after
+/// the other; how long ledgers that nobody waits for give way to them at the most; and how often they look.
+const OTHERS_COME: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Bytes from which on no more ledgers are added to a write.
+const BYTES_AT_ONCE: usize = 8 << 20;
 
 /// Why ingestion stopped. What was stored before stays stored.
 #[derive(Debug, thiserror::Error)]
@@ -207,13 +214,11 @@ impl Pipeline {
         durability: Durability,
         mut stored: impl FnMut(&Ingested) -> ControlFlow<()>,
     ) -> Result<(), PipelineError> {
-        let at_once = match durability {
-            Durability::Synced => 1,
-            Durability::Deferred => LEDGERS_AT_ONCE,
-        };
-        while let Ok(first) = slots.recv() {
-            // Those that are on their way already, without waiting for the source.
-            let (ledgers, ended) = gather(iter::once(first).chain(slots.try_iter()), at_once);
+        let mut ahead = Ahead { slots, held: None };
+        while let Some((ledgers, ended)) = ahead.next(durability) {
+            if self.patient {
+                self.give_way();
+            }
             let (origins, ledgers): (Vec<_>, Vec<_>) = ledgers.into_iter().unzip();
             let facts: Vec<_> =
                 ledgers.iter().map(|ledger| (ledger.sequence(), *ledger.counts())).collect();
@@ -234,6 +239,16 @@ impl Pipeline {
         Ok(())
     }
 
+    /// Waits while ledgers are stored that somebody waits for, but not for long.
+    fn give_way(&self) {
+        let begun = Instant::now();
+        while begun.elapsed() < LONGEST_WAIT
+            && self.store.since_synced().is_some_and(|since| since < OTHERS_COME)
+        {
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
     fn observe<T>(&self, step: &'static str, work: impl FnOnce() -> T) -> T {
         let start = std::time::Instant::now();
         let result = work();
@@ -242,27 +257,72 @@ impl Pipeline {
     }
 }
 
-/// The first ledgers of those that come, as soon as each is prepared; and why there are no more, if one
-/// failed.
-fn gather(
-    slots: impl Iterator<Item = Result<Slot, PipelineError>>,
-    at_once: usize,
-) -> (Vec<(Origin, PreparedLedger)>, Result<(), PipelineError>) {
-    let mut ledgers = Vec::with_capacity(at_once);
-    for slot in slots {
-        let prepared = slot.and_then(|Slot { origin, prepared }| {
-            let prepared = prepared.recv().map_err(|_| PipelineError::Worker)??;
-            Ok((origin, prepared))
-        });
-        match prepared {
-            Ok(ledger) => ledgers.push(ledger),
-            Err(error) => return (ledgers, Err(error)),
+/// Ledgers on their way to being stored, in the order in which they came.
+struct Ahead {
+    slots: Receiver<Result<Slot, PipelineError>>,
+    /// The next one, when it was taken out of `slots` before it was prepared.
+    held: Option<Slot>,
+}
+
+/// A prepared ledger, and where it comes from.
+type Prepared = (Origin, PreparedLedger);
+
+impl Ahead {
+    /// Those that are stored next, with one write; and why there are no more, if one failed. None when no
+    /// more come.
+    fn next(
+        &mut self,
+        durability: Durability,
+    ) -> Option<(Vec<Prepared>, Result<(), PipelineError>)> {
+        let first = match self.held.take() {
+            Some(slot) => Ok(slot),
+            None => self.slots.recv().ok()?,
+        };
+        let (mut ledgers, mut bytes) = (Vec::new(), 0);
+        let mut next = Some(first.and_then(Slot::wait));
+        while let Some(prepared) = next {
+            match prepared {
+                Ok((origin, ledger)) => {
+                    bytes += ledger.bytes();
+                    ledgers.push((origin, ledger));
+                }
+                Err(error) => return Some((ledgers, Err(error))),
+            }
+            if ledgers.len() == LEDGERS_AT_ONCE || bytes >= BYTES_AT_ONCE {
+                break;
+            }
+            next = self.more(durability);
         }
-        if ledgers.len() >= at_once {
-            break;
+        Some((ledgers, Ok(())))
+    }
+
+    /// Another one, if one is on its way; where those before it are to be durable at once, only if it is
+    /// prepared already, so that they need not wait for it.
+    fn more(&mut self, durability: Durability) -> Option<Result<Prepared, PipelineError>> {
+        let slot = match self.slots.try_recv().ok()? {
+            Ok(slot) => slot,
+            Err(error) => return Some(Err(error)),
+        };
+        if durability == Durability::Deferred {
+            return Some(slot.wait());
+        }
+        match slot.prepared.try_recv() {
+            Ok(prepared) => Some(prepared.map(|ledger| (slot.origin, ledger))),
+            Err(TryRecvError::Disconnected) => Some(Err(PipelineError::Worker)),
+            Err(TryRecvError::Empty) => {
+                self.held = Some(slot);
+                None
+            }
         }
     }
-    (ledgers, Ok(()))
+}
+
+impl Slot {
+    /// Waits until the ledger is prepared.
+    fn wait(self) -> Result<Prepared, PipelineError> {
+        let ledger = self.prepared.recv().map_err(|_| PipelineError::Worker)??;
+        Ok((self.origin, ledger))
+    }
 }
 
 /// Hands ledgers to the workers, and to the committer the places where they will be ready.

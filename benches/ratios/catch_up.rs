@@ -64,7 +64,7 @@ pub fn run(
         (0..REPETITIONS).map(|_| scene.followed()).collect::<Result<_, _>>()?;
     let followed = Sample::from(followed);
     report.note(format!(
-        "Followed from its oldest ledger, one synced write per ledger, the same lake comes to {:.0} ledgers/s.",
+        "Followed from its oldest ledger, each on disk before it counts, the same lake comes to {:.0} ledgers/s.",
         followed.median()
     ));
     Ok(())

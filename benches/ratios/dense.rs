@@ -15,8 +15,8 @@ use orrery::store::{Durability, Store};
 use stellar_xdr::{
     AccountId, ContractEvent, ContractEventBody, ContractEventType, ContractEventV0, ContractId,
     DependentTxCluster, ExtensionPoint, GeneralizedTransactionSet, Hash, Int128Parts,
-    ParallelTxExecutionStage, PublicKey, ScAddress, ScString, ScSymbol, ScVal, TransactionEnvelope,
-    TransactionMeta, TransactionPhase, TransactionResultResult, Uint256,
+    ParallelTxExecutionStage, PublicKey, ScAddress, ScString, ScSymbol, ScVal, TransactionMeta,
+    TransactionPhase, TransactionResultResult, Uint256,
 };
 
 use crate::amplify::{self, Hashes};
@@ -103,8 +103,8 @@ fn dense(recorded: &Recorded) -> Vec<Vec<u8>> {
     amplify::chain_with(recorded, COPIES, |_, ledger| {
         let successful = ledger.tx_processing.iter();
         let successful = successful.filter(|it| is_success(&it.result.result.result));
-        let sizes = successful
-            .map(|it| (it.result.transaction_hash.0, xdr(&it.tx_apply_processing).len()));
+        let sizes =
+            successful.map(|it| (it.result.transaction_hash.0, xdr(&it.tx_apply_processing).len()));
         let sizes: HashMap<_, _> = sizes.collect();
         let GeneralizedTransactionSet::V1(set) = &mut ledger.tx_set;
         let mut envelopes = HashMap::new();

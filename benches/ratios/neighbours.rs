@@ -15,7 +15,7 @@ use orrery::programs::{Deploy, Trial, TrialOn};
 use crate::client::Client;
 use crate::costly::{FUNCTION, shapes};
 use crate::indexing::{Busy, Indexing, Which, raw};
-use crate::measure::{REPETITIONS, Sides, alternate, time};
+use crate::measure::{Sides, alternate, time};
 use crate::recorded::Recorded;
 use crate::report::{Goal, Report, Row};
 use crate::sql::ask;
@@ -33,6 +33,8 @@ const COSTLY: &str = "calls";
 const COPIES: u64 = 40;
 /// Copies of them that a program is run on.
 const FEW_COPIES: u64 = 10;
+/// How often each of three is measured: what is looked for is smaller than what the machine's own noise is.
+const REPETITIONS_OF_THIRDS: usize = 9;
 /// Calls of the program that is watched, in each ledger.
 const DEPOSITS: usize = 60;
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -105,7 +107,7 @@ impl Thirds {
         alone: impl Fn() -> f64,
     ) -> Self {
         let values = || [beside(), counting(), alone()];
-        let values: Vec<_> = std::iter::repeat_with(values).take(REPETITIONS).collect();
+        let values: Vec<_> = std::iter::repeat_with(values).take(REPETITIONS_OF_THIRDS).collect();
         let sides = |a: usize, b: usize| values.iter().map(|it| (it[a], it[b])).collect();
         Self { own: sides(0, 1), whole: sides(0, 2), machine: sides(1, 2) }
     }

@@ -1,6 +1,7 @@
 //! Storing ledgers: each completely or not at all, alone or several with one write.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use super::columns::Family;
 use super::coverage::{Added, Coverage};
@@ -97,6 +98,9 @@ impl Store {
         }
         match written.and_then(|()| self.write(staged, durability, &mut writer)) {
             Ok(()) => {
+                if durability == Durability::Synced {
+                    writer.newest_synced = Some(Instant::now());
+                }
                 drop(writer);
                 if outcomes.contains(&Committed::New) {
                     self.tell_listeners();
@@ -110,6 +114,11 @@ impl Store {
                 (outcomes, Err(error))
             }
         }
+    }
+
+    /// How long ago ledgers were stored last that had to be durable at once; none when none were.
+    pub fn since_synced(&self) -> Option<Duration> {
+        self.writer.lock().newest_synced.map(|at| at.elapsed())
     }
 
     /// Whether a ledger is new; an error when it does not fit to those that are stored or staged.
@@ -183,7 +192,7 @@ impl Store {
         let change = self.generations.change();
         let written = match durability {
             Durability::Synced => self.database.write_synced(batch),
-            Durability::Deferred => self.database.write_unlogged(batch),
+            Durability::Deferred => self.database.write_deferred(batch),
         };
         if let Err(error) = written {
             drop(change);

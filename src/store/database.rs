@@ -171,12 +171,20 @@ impl Database {
 
     /// Writes a batch and waits until it is on disk, with everything that was written before.
     pub(super) fn write_synced(&self, batch: Batch<'_>) -> Result<(), StoreError> {
+        self.writes.expect_others();
         self.write(WriteKind::Synced, batch)
     }
 
     /// Writes a batch to the log without waiting for the disk: a crash of the machine may undo it.
     pub(super) fn write_logged(&self, batch: Batch<'_>) -> Result<(), StoreError> {
+        self.writes.expect_others();
         self.write(WriteKind::Logged, batch)
+    }
+
+    /// Writes a batch that is durable after the next [`Self::flush`], and that a crash loses whole until
+    /// then, if it loses it.
+    pub(super) fn write_deferred(&self, batch: Batch<'_>) -> Result<(), StoreError> {
+        self.write(self.writes.deferred(), batch)
     }
 
     /// Writes a batch to memory only: it is durable after the next [`Self::flush`], and until then

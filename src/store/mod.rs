@@ -52,6 +52,7 @@ use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -144,6 +145,8 @@ struct Writer {
     /// Whether a write of ledgers or totals failed, which may have been made all the same: what is in
     /// memory is read back before the next one.
     in_doubt: bool,
+    /// When ledgers were stored last that had to be durable at once.
+    newest_synced: Option<Instant>,
     /// The store's coverage once more, to be changed before it is known whether the change is stored; none
     /// when it has to be copied first.
     coverage: Option<Coverage>,

@@ -157,7 +157,7 @@ impl PreparedLedger {
     }
 
     /// About how many bytes its rows take.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         const PER_ROW: usize = 32;
         let raw = self.raw.as_ref().map_or(0, Vec::len);
         let blocks = self.blocks.iter().map(|(_, block)| PER_ROW + block.len());

@@ -1,6 +1,7 @@
 //! Writes to the database, one after the other: what is durable when, and what is noted of it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rocksdb::{DB, FlushOptions, WriteBatch, WriteOptions};
@@ -9,6 +10,9 @@ use super::StoreError;
 use super::acknowledged::Acknowledged;
 use super::faults::{Faults, WriteKind};
 use crate::domain::LedgerSeq;
+
+/// How long after a write to the log others are expected to come.
+const OTHERS_COME: Duration = Duration::from_secs(1);
 
 /// One write: a batch, or nothing to flush what was written before.
 pub(super) struct Write {
@@ -26,6 +30,8 @@ pub(super) struct Writes {
     unlogged: AtomicBool,
     /// The ledger that was stored last. Held while a write is made.
     last: Mutex<LedgerSeq>,
+    /// When a write was made last that had to be in the log.
+    logged: Mutex<Option<Instant>>,
 }
 
 impl Writes {
@@ -37,6 +43,7 @@ impl Writes {
             acknowledged,
             unlogged: AtomicBool::new(false),
             last: Mutex::new(promise.unwrap_or_default().ledger),
+            logged: Mutex::new(None),
         }
     }
 
@@ -70,6 +77,21 @@ impl Writes {
             self.note(db, *last);
         }
         Ok(())
+    }
+
+    /// How to make a write that need not be durable yet. Without a log it costs least, but the next write
+    /// that has to be in the log then waits until everything in memory is on disk; so it takes the log as
+    /// well while such writes come.
+    pub(super) fn deferred(&self) -> WriteKind {
+        match self.logged.lock().is_some_and(|at| at.elapsed() < OTHERS_COME) {
+            true => WriteKind::Logged,
+            false => WriteKind::Unlogged,
+        }
+    }
+
+    /// Notes that a write is made that has to be in the log.
+    pub(super) fn expect_others(&self) {
+        *self.logged.lock() = Some(Instant::now());
     }
 
     /// Whether anything was written without a log since the last flush.
