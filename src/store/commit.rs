@@ -109,7 +109,7 @@ impl Store {
             }
             Err(error) => {
                 let stored = outcomes.iter().take_while(|it| **it == Committed::AlreadyStored);
-                let durable = durability == Durability::Deferred || !self.database.has_unlogged();
+                let durable = durability == Durability::Deferred || !self.database.has_pending();
                 outcomes.truncate(if durable { stored.count() } else { 0 });
                 (outcomes, Err(error))
             }
@@ -182,7 +182,7 @@ impl Store {
             writer.coverage = Some(coverage);
             // They are stored already, but perhaps by an import that has not flushed yet.
             return match durability {
-                Durability::Synced => self.database.flush_unlogged(),
+                Durability::Synced => self.database.settle(),
                 Durability::Deferred => Ok(()),
             };
         }
@@ -235,7 +235,7 @@ impl Store {
     /// # Errors
     /// What the database says.
     pub fn flush(&self) -> Result<(), StoreError> {
-        self.database.flush_unlogged()
+        self.database.settle()
     }
 }
 

@@ -203,14 +203,19 @@ impl Database {
         self.writes.make(&self.db, &self.families, write)
     }
 
-    /// Makes everything durable that was written without a log.
-    pub(super) fn flush_unlogged(&self) -> Result<(), StoreError> {
-        if self.has_unlogged() { self.flush() } else { Ok(()) }
+    /// Makes everything durable that is not, at the least cost.
+    pub(super) fn settle(&self) -> Result<(), StoreError> {
+        self.writes.settle(&self.db, &self.families)
     }
 
     /// Whether anything was written without a log since the last flush.
     pub(super) fn has_unlogged(&self) -> bool {
         self.writes.has_unlogged()
+    }
+
+    /// Whether a crash of the machine may undo something that was written.
+    pub(super) fn has_pending(&self) -> bool {
+        self.writes.has_pending()
     }
 
     /// Notes that everything there is is on disk, the last ledger being this one.

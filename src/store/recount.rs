@@ -42,7 +42,7 @@ impl Store {
         let _only = self.pruning.lock();
         let mut writer = self.writer.lock();
         self.settle(&mut writer)?;
-        self.database.flush_unlogged()?;
+        self.database.settle()?;
         let before = *self.totals.read();
         let after = self.counted(before)?;
         let mut batch = self.database.batch();

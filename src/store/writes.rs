@@ -28,6 +28,8 @@ pub(super) struct Writes {
     acknowledged: Option<Acknowledged>,
     /// Whether anything was written without a log since the last flush.
     unlogged: AtomicBool,
+    /// Whether anything is in the log that was not synced since.
+    unsynced: AtomicBool,
     /// The ledger that was stored last. Held while a write is made.
     last: Mutex<LedgerSeq>,
     /// When a write was made last that had to be in the log.
@@ -42,6 +44,7 @@ impl Writes {
             faults: Faults::default(),
             acknowledged,
             unlogged: AtomicBool::new(false),
+            unsynced: AtomicBool::new(false),
             last: Mutex::new(promise.unwrap_or_default().ledger),
             logged: Mutex::new(None),
         }
@@ -68,15 +71,36 @@ impl Writes {
                 if self.has_unlogged() {
                     self.flush(db, families, *last)?;
                 }
+                self.unsynced.store(true, Ordering::SeqCst);
                 options.set_sync(kind == WriteKind::Synced);
             }
         }
         self.faults.write(kind, || Ok(db.write_opt(batch, &options)?))?;
         *last = ledger.unwrap_or(*last);
         if kind == WriteKind::Synced {
+            self.unsynced.store(false, Ordering::SeqCst);
             self.note(db, *last);
         }
         Ok(())
+    }
+
+    /// Makes everything durable, as a write that is synced does for those before it.
+    pub(super) fn settle(&self, db: &DB, families: &[String]) -> Result<(), StoreError> {
+        let last = self.last.lock();
+        if self.has_unlogged() {
+            return self.flush(db, families, *last);
+        }
+        if self.has_pending() {
+            self.faults.write(WriteKind::Flush, || Ok(db.flush_wal(true)?))?;
+            self.unsynced.store(false, Ordering::SeqCst);
+            self.note(db, *last);
+        }
+        Ok(())
+    }
+
+    /// Whether a crash of the machine may undo something that was written.
+    pub(super) fn has_pending(&self) -> bool {
+        self.has_unlogged() || self.unsynced.load(Ordering::SeqCst)
     }
 
     /// How to make a write that need not be durable yet. Without a log it costs least, but the next write
@@ -116,6 +140,7 @@ impl Writes {
         let options = FlushOptions::default();
         self.faults.write(WriteKind::Flush, || Ok(db.flush_cfs_opt(&families, &options)?))?;
         self.unlogged.store(false, Ordering::SeqCst);
+        self.unsynced.store(false, Ordering::SeqCst);
         self.note(db, last);
         Ok(())
     }

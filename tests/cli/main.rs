@@ -387,11 +387,14 @@ fn serves_metrics_with_the_steps_of_ingestion() {
         "orrery_events_total 123",
         "orrery_latest_ledger 63092993",
         "orrery_step_seconds_count{step=\"decode\"} 12",
-        "orrery_step_seconds_count{step=\"commit\"} 12",
         "orrery_http_requests_total{route=\"/rest/health\",status=\"200\"} 1",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
+    // Ledgers that come quickly share a write.
+    let commits = "orrery_step_seconds_count{step=\"commit\"} ";
+    let commits = text.lines().find_map(|line| line.strip_prefix(commits)?.parse::<u32>().ok());
+    assert!(commits.is_some_and(|count| (1..=12).contains(&count)), "{commits:?}");
 }
 
 #[test]

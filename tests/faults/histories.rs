@@ -435,17 +435,32 @@ fn a_ledger_whose_write_only_seemed_to_fail_is_not_written_over() {
     assert_eq!((audit.problems, audit.drift), (Vec::new(), Vec::new()));
 }
 
-/// What an import stored is acknowledged to a live source only once it is on disk.
+/// What an import stored is acknowledged to a live source only once it is on disk, whether it went to memory
+/// alone or, because others write at the same time, to the log.
 #[test]
-fn a_repeat_of_what_is_not_flushed_is_flushed() {
+fn a_repeat_of_what_is_not_durable_makes_it_durable() {
     let directory = scratch();
     let store = open(directory.path());
-    store.commit(prepare(FIRST), Durability::Deferred).unwrap();
-    store.faults().plan(|_| Some(Fault::NotWritten));
-    assert_planned(&store.commit(prepare(FIRST), Durability::Synced).unwrap_err());
-    store.faults().clear();
-    let again = store.commit(prepare(FIRST), Durability::Synced).unwrap();
-    assert_eq!(again, Committed::AlreadyStored);
-    let copy = copied(directory.path());
-    assert_eq!(covered(&open(copy.path())), BTreeSet::from([FIRST]));
+    let mut stored = BTreeSet::new();
+    for (sequence, others_write) in [(FIRST, false), (FIRST + 1, true)] {
+        if others_write {
+            // A ledger that has to be durable at once.
+            store.commit(prepare(FIRST + 2), Durability::Synced).unwrap();
+            stored.insert(FIRST + 2);
+        }
+        store.commit(prepare(sequence), Durability::Deferred).unwrap();
+        store.faults().plan(|_| Some(Fault::NotWritten));
+        assert_planned(&store.commit(prepare(sequence), Durability::Synced).unwrap_err());
+        assert_planned(&store.flush().unwrap_err());
+        store.faults().clear();
+        let again = store.commit(prepare(sequence), Durability::Synced).unwrap();
+        assert_eq!(again, Committed::AlreadyStored);
+        stored.insert(sequence);
+        let copy = copied(directory.path());
+        assert_eq!(covered(&open(copy.path())), stored);
+        // Everything is durable: nothing needs to be written.
+        store.faults().plan(|_| Some(Fault::NotWritten));
+        store.flush().unwrap();
+        store.faults().clear();
+    }
 }
