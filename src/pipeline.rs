@@ -91,7 +91,7 @@ pub struct Pipeline {
     options: Arc<IndexOptions>,
     observer: Arc<dyn StepObserver>,
     workers: usize,
-    patient: bool,
+    background: bool,
     /// Newest protocol that was warned about.
     warned_of: Arc<AtomicU32>,
 }
@@ -121,15 +121,15 @@ impl Pipeline {
             options: Arc::new(options),
             observer,
             workers,
-            patient: false,
+            background: false,
             warned_of: Arc::default(),
         }
     }
 
     /// The same for ledgers that nobody waits for: they are prepared with low priority. They are stored
     /// with the usual one, because others wait for their turn to store.
-    pub fn patient(&self) -> Self {
-        Self { patient: true, ..self.clone() }
+    pub fn background(&self) -> Self {
+        Self { background: true, ..self.clone() }
     }
 
     /// The store that it fills.
@@ -172,8 +172,8 @@ impl Pipeline {
     }
 
     fn work(&self, queue: &Mutex<Receiver<Work>>) {
-        if self.patient {
-            Priority::Patient.take();
+        if self.background {
+            Priority::Background.take();
         }
         loop {
             let next = queue.lock().recv();
@@ -216,7 +216,7 @@ impl Pipeline {
     ) -> Result<(), PipelineError> {
         let mut ahead = Ahead { slots, held: None };
         while let Some((ledgers, ended)) = ahead.next(durability) {
-            if self.patient {
+            if self.background {
                 self.give_way();
             }
             let (origins, ledgers): (Vec<_>, Vec<_>) = ledgers.into_iter().unzip();

@@ -16,12 +16,12 @@ use thread_priority::{
 pub enum Priority {
     /// Somebody waits for it: requests, and programs on new ledgers.
     Prompt,
-    /// It is done when it is done: older ledgers, programs that use much time, modules that are compiled.
+    /// Nobody waits for it: older ledgers, programs that use much time, modules that are compiled.
     /// It gets what nobody else uses (`SCHED_IDLE`, sched(7)). With a nice value alone a busy thread still
     /// delays those that wake up, as from each write to the disk: a kernel of Linux 6.18 stored a third fewer
     /// ledgers beside two of them, and as many beside idle ones. Such a thread must hold no lock for long
     /// that others wait for.
-    Patient,
+    Background,
 }
 
 /// The nice value of the calling thread: of two, the one with the larger value gives way. The lowest where
@@ -32,8 +32,8 @@ pub fn nice() -> i32 {
 
 impl Priority {
     /// Whether the calling thread has the lowest priority.
-    pub fn is_patient() -> bool {
-        nice() >= Self::Patient.nice()
+    pub fn is_background() -> bool {
+        nice() >= Self::Background.nice()
     }
 
     /// The nice value, of which each step makes a share of the processor some 1.25 times smaller
@@ -41,14 +41,14 @@ impl Priority {
     fn nice(self) -> i32 {
         match self {
             Self::Prompt => 10,
-            Self::Patient => 19,
+            Self::Background => 19,
         }
     }
 
     /// Gives the calling thread this priority, unless it has a lower one.
     pub fn take(self) {
         // Before the nice value, which it sets as well.
-        if self == Self::Patient {
+        if self == Self::Background {
             let policy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
             let set =
                 set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy);
@@ -78,7 +78,7 @@ mod tests {
             Priority::Prompt.take();
             let child = thread::spawn(|| getpriority_process(None).unwrap()).join().unwrap();
             let own = getpriority_process(None).unwrap();
-            Priority::Patient.take();
+            Priority::Background.take();
             Priority::Prompt.take();
             (own, child, getpriority_process(None).unwrap())
         });
@@ -98,8 +98,8 @@ mod tests {
     fn the_policy_is_handed_down_and_changes_no_other_thread() {
         let before = policy();
         let idle = thread::spawn(|| {
-            Priority::Patient.take();
-            (policy(), thread::spawn(policy).join().unwrap(), Priority::is_patient())
+            Priority::Background.take();
+            (policy(), thread::spawn(policy).join().unwrap(), Priority::is_background())
         });
         assert_eq!(idle.join().unwrap(), (5, 5, true));
         assert_eq!(policy(), before);

@@ -16,7 +16,7 @@ use stellar_xdr::{
     AccountId, ContractEvent, ContractEventBody, ContractEventType, ContractEventV0, ContractId,
     DependentTxCluster, ExtensionPoint, GeneralizedTransactionSet, Hash, Int128Parts,
     ParallelTxExecutionStage, PublicKey, ScAddress, ScString, ScSymbol, ScVal, TransactionMeta,
-    TransactionPhase, TransactionResultResult, Uint256,
+    TransactionPhase, TransactionResultResult, Uint256, VecM,
 };
 
 use crate::amplify::{self, Hashes};
@@ -36,6 +36,9 @@ const EVENTS: usize = 12_400;
 const TRANSACTIONS: usize = 248;
 /// Contracts whose events they are.
 const CONTRACTS: u64 = 100;
+/// Changes of entries in a transaction at most: of a transfer, the balances before and after, and what pays for
+/// the transaction's time.
+const CHANGES: usize = 8;
 /// Copies of the recorded ledgers.
 const COPIES: u64 = 6;
 
@@ -95,45 +98,47 @@ pub fn run(
     Ok(())
 }
 
-/// The recorded ledgers, copied, with so many smart-contract transactions, each with so many transfers
-/// between accounts that occur nowhere else.
+/// The recorded ledgers, copied: of each, its smallest smart-contract transaction so often and nothing else, with so
+/// many transfers between accounts that occur nowhere else.
 fn dense(recorded: &Recorded) -> Vec<Vec<u8>> {
     let network = recorded.network.id();
     let mut made = 0;
     amplify::chain_with(recorded, COPIES, |_, ledger| {
         let successful = ledger.tx_processing.iter();
         let successful = successful.filter(|it| is_success(&it.result.result.result));
-        let sizes =
-            successful.map(|it| (it.result.transaction_hash.0, xdr(&it.tx_apply_processing).len()));
+        let sizes = successful
+            .filter(|it| is_of_contracts(&it.tx_apply_processing))
+            .map(|it| (it.result.transaction_hash.0, xdr(&it.tx_apply_processing).len()));
         let sizes: HashMap<_, _> = sizes.collect();
         let GeneralizedTransactionSet::V1(set) = &mut ledger.tx_set;
-        let mut envelopes = HashMap::new();
+        let mut copied = None;
         edit(&mut set.phases, |phases| {
             for phase in phases {
-                let TransactionPhase::V1(parallel) = phase else { continue };
-                edit(&mut parallel.execution_stages, |stages| {
-                    add_transactions(stages, network, &sizes, &mut envelopes);
-                });
-            }
-        });
-        edit(&mut ledger.tx_processing, |transactions| {
-            let models = transactions.iter();
-            let models = models.filter(|it| envelopes.contains_key(&it.result.transaction_hash.0));
-            let models: Vec<_> = models.cloned().collect();
-            for model in models {
-                for hashes in &envelopes[&model.result.transaction_hash.0] {
-                    let mut copy = model.clone();
-                    amplify::vary_result(&mut copy, hashes);
-                    transactions.push(copy);
+                match phase {
+                    TransactionPhase::V0(components) => *components = VecM::default(),
+                    TransactionPhase::V1(parallel) => {
+                        edit(&mut parallel.execution_stages, |stages| {
+                            copied = only_copies(stages, network, &sizes);
+                        })
+                    }
                 }
             }
+        });
+        let Some((model, copies)) = copied else { unreachable!("each recorded ledger has calls") };
+        edit(&mut ledger.tx_processing, |transactions| {
+            let model = transactions.iter().find(|it| it.result.transaction_hash.0 == model);
+            let mut model = model.expect("each transaction has a result").clone();
+            keep_little(&mut model.tx_apply_processing);
+            let copy = |hashes| {
+                let mut copy = model.clone();
+                amplify::vary_result(&mut copy, hashes);
+                copy
+            };
+            *transactions = copies.iter().map(copy).collect();
             for transaction in transactions {
                 let TransactionMeta::V4(meta) = &mut transaction.tx_apply_processing else {
                     continue;
                 };
-                if meta.soroban_meta.is_none() {
-                    continue;
-                }
                 edit(&mut meta.operations, |operations| {
                     for operation in operations {
                         let events = (0..EVENTS / TRANSACTIONS).map(|_| {
@@ -154,34 +159,47 @@ fn is_success(result: &TransactionResultResult) -> bool {
     matches!(result, TxSuccess(_) | TxFeeBumpInnerSuccess(_))
 }
 
-/// Copies the smallest smart-contract transaction of those with a size until there are enough. Says how
-/// the hashes of those that were copied changed in each copy.
-fn add_transactions(
-    stages: &mut [ParallelTxExecutionStage],
+fn is_of_contracts(meta: &TransactionMeta) -> bool {
+    matches!(meta, TransactionMeta::V4(meta) if meta.soroban_meta.is_some())
+}
+
+/// Leaves of a transaction's metadata what a transfer has: few changes of entries, no diagnostics.
+fn keep_little(meta: &mut TransactionMeta) {
+    let TransactionMeta::V4(meta) = meta else { return };
+    meta.diagnostic_events = VecM::default();
+    edit(&mut meta.operations, |operations| {
+        for operation in operations {
+            edit(&mut operation.changes.0, |changes| changes.truncate(CHANGES));
+        }
+    });
+}
+
+/// Copies the smallest transaction of those with a size, and removes all others. Gives its hash, and how the
+/// hashes changed in each copy.
+fn only_copies(
+    stages: &mut Vec<ParallelTxExecutionStage>,
     network: &NetworkId,
     sizes: &HashMap<[u8; 32], usize>,
-    copied: &mut HashMap<[u8; 32], Vec<Hashes>>,
-) {
+) -> Option<([u8; 32], Vec<Hashes>)> {
     let clusters = stages.iter().flat_map(|stage| stage.0.iter());
     let envelopes = clusters.flat_map(|cluster| cluster.0.iter());
     let hashed = envelopes.map(|envelope| (amplify::hashes_of(envelope, network)[0], envelope));
-    let models: Vec<_> =
-        hashed.filter_map(|(hash, envelope)| Some((sizes.get(&hash)?, hash, envelope))).collect();
-    let Some((_, hash, model)) = models.iter().min_by_key(|(size, ..)| *size) else { return };
-    let (hash, model, count) = (*hash, (*model).clone(), models.len());
-    let Some(first) = stages.first_mut() else { return };
-    let mut copies = Vec::new();
-    for number in count..TRANSACTIONS {
-        let mut envelope = model.clone();
-        let mut hashes = Hashes::new();
-        // Further away than the copies of a ledger are from each other.
-        amplify::vary_envelope(&mut envelope, 1000 * number as i64, network, &mut hashes);
-        copied.entry(hash).or_default().push(hashes);
-        copies.push(envelope);
-    }
-    edit(&mut first.0, |clusters| {
-        clusters.push(DependentTxCluster(copies.try_into().expect("a few transactions")));
-    });
+    let models = hashed.filter_map(|(hash, envelope)| Some((sizes.get(&hash)?, hash, envelope)));
+    let (_, hash, model) = models.min_by_key(|(size, ..)| *size)?;
+    let mut all_hashes = Vec::new();
+    let copies: Vec<_> = (1..=TRANSACTIONS as i64)
+        .map(|number| {
+            let (mut envelope, mut hashes) = (model.clone(), Hashes::new());
+            // Further away than the copies of a ledger are from each other.
+            amplify::vary_envelope(&mut envelope, 1000 * number, network, &mut hashes);
+            all_hashes.push(hashes);
+            envelope
+        })
+        .collect();
+    let cluster = DependentTxCluster(copies.try_into().expect("a few transactions"));
+    let stage = vec![cluster].try_into().expect("one cluster");
+    *stages = vec![ParallelTxExecutionStage(stage)];
+    Some((hash, all_hashes))
 }
 
 /// An event as the contract of an asset emits it, with accounts and an amount of its own.

@@ -206,11 +206,11 @@ impl Indexing {
         done: &AtomicBool,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let ledgers = ledgers.map(Ok::<_, Infallible>);
-        let stored = self.pipeline.patient().run(ledgers, Durability::Deferred, |_| {
-            match done.load(Ordering::Relaxed) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+        let stored = self.pipeline.background().run(ledgers, Durability::Deferred, |_| match done
+            .load(Ordering::Relaxed)
+        {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         });
         Ok(stored?)
     }

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use orrery::domain::Owner;
-use orrery::tables::{Patience, QueryLimits, Tables, TablesSettings, Walls};
+use orrery::tables::{QueryLimits, Tables, TablesSettings, Timeouts, Walls};
 
 use crate::baseline::rows::{self, PlainRow};
 use crate::measure::{alternate, time};
@@ -30,7 +30,7 @@ pub fn tables(directory: &Path) -> Result<Tables, Box<dyn Error>> {
         limits: QueryLimits::default(),
         walls: Walls::default(),
         allow_unconfined: true,
-        patience: Patience::default(),
+        timeouts: Timeouts::default(),
     })?)
 }
 

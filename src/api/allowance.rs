@@ -13,7 +13,7 @@ use crate::budget::Share;
 use crate::store::{Bounds, Interrupted, Walked};
 
 /// By how many bytes an answer's share grows.
-pub(super) const ROOM: u64 = 1 << 20;
+pub(super) const STEP: u64 = 1 << 20;
 
 /// What a question to the store may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,18 +47,18 @@ pub(super) struct Allowance<'a> {
     pub limits: &'a ScanLimits,
     waiting: Waiting<'a>,
     /// Bytes that are reserved for the answer.
-    room: Mutex<&'a mut Share>,
+    share: Mutex<&'a mut Share>,
     /// Whether the answer ended early for its bytes.
     was_cut: AtomicBool,
 }
 
 impl<'a> Allowance<'a> {
-    /// For a request that is worked on from now on, and has this room for its answer.
-    pub(super) fn new(limits: &'a ScanLimits, client: &'a Client, room: &'a mut Share) -> Self {
+    /// For a request that is worked on from now on, and has this share of the bytes of answers.
+    pub(super) fn new(limits: &'a ScanLimits, client: &'a Client, share: &'a mut Share) -> Self {
         Self {
             limits,
             waiting: Waiting::of(client),
-            room: Mutex::new(room),
+            share: Mutex::new(share),
             was_cut: AtomicBool::new(false),
         }
     }
@@ -66,9 +66,9 @@ impl<'a> Allowance<'a> {
     /// Whether a page of so many bytes goes on: neither is it full, nor is memory short.
     fn goes_on(&self, bytes: usize) -> ControlFlow<()> {
         let bytes = bytes as u64;
-        let mut room = self.room.lock();
-        let has_room = bytes < room.amount() || room.grow_to(bytes + ROOM).is_ok();
-        if bytes < self.limits.page_bytes && has_room {
+        let mut share = self.share.lock();
+        let has_share = bytes < share.amount() || share.grow_to(bytes + STEP).is_ok();
+        if bytes < self.limits.page_bytes && has_share {
             return ControlFlow::Continue(());
         }
         self.was_cut.store(true, Ordering::Relaxed);
@@ -140,7 +140,7 @@ mod tests {
 
     fn share() -> Share {
         let budget = Budget::new("tests", Limits::without_waiting(16 << 20, 16 << 20));
-        budget.take_now(Holder::of("somebody"), ROOM).unwrap()
+        budget.take_now(Holder::of("somebody"), STEP).unwrap()
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -148,8 +148,8 @@ mod tests {
         let (near, client) = connected().await;
         let limits = ScanLimits { time: HOUR, ..ScanLimits::default() };
         let work = tokio::task::spawn_blocking(move || {
-            let mut room = share();
-            let allowance = Allowance::new(&limits, &client, &mut room);
+            let mut share = share();
+            let allowance = Allowance::new(&limits, &client, &mut share);
             let call = Call { allowance: Some(&allowance), ..Call::default() };
             walk(&call, 0, |bounds, _| Ok((endless(bounds), false)))
         });
@@ -161,8 +161,8 @@ mod tests {
     async fn a_walk_ends_after_its_time_with_what_it_has() {
         let (_near, client) = connected().await;
         let limits = ScanLimits { time: Duration::from_millis(1), ..ScanLimits::default() };
-        let mut room = share();
-        let allowance = Allowance::new(&limits, &client, &mut room);
+        let mut share = share();
+        let allowance = Allowance::new(&limits, &client, &mut share);
         let call = Call { allowance: Some(&allowance), ..Call::default() };
         let nothing = walk(&call, 0, |bounds, _| Ok((endless(bounds), false)));
         let Err(ApiError::TooExpensive { cursor, .. }) = nothing else { panic!("too much") };
@@ -174,15 +174,15 @@ mod tests {
     async fn a_page_ends_when_it_is_long_or_memory_is_short() {
         let (_near, client) = connected().await;
         let limits = ScanLimits { page_bytes: 4 << 20, ..ScanLimits::default() };
-        let mut room = share();
-        let allowance = Allowance::new(&limits, &client, &mut room);
+        let mut share = share();
+        let allowance = Allowance::new(&limits, &client, &mut share);
         assert!(allowance.goes_on((4 << 20) - 1).is_continue());
         assert!(allowance.goes_on(4 << 20).is_break());
         let budget = Budget::new("tests", Limits::without_waiting(16 << 20, 2 << 20));
-        let mut room = budget.take_now(Holder::of("somebody"), ROOM).unwrap();
-        let allowance = Allowance::new(&limits, &client, &mut room);
+        let mut share = budget.take_now(Holder::of("somebody"), STEP).unwrap();
+        let allowance = Allowance::new(&limits, &client, &mut share);
         assert!(allowance.goes_on(1 << 20).is_continue());
-        assert_eq!(budget.usage().taken, 2 << 20, "room is taken before it is used");
+        assert_eq!(budget.usage().taken, 2 << 20, "share is taken before it is used");
         assert!(allowance.goes_on(2 << 20).is_break());
     }
 }

@@ -15,7 +15,7 @@ use warp::http::header::{CONNECTION, CONTENT_TYPE};
 use warp::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use warp::reply::Response;
 
-use super::allowance::{Allowance, ROOM};
+use super::allowance::{self, Allowance};
 use super::answer::{Answer, Finished};
 use super::answers::{Answers, Question};
 use super::blocking::Watch;
@@ -177,7 +177,7 @@ impl Gate {
         if !intake::has_body(&head.headers) {
             return Ok(Some(Intake { largest, _place: None }));
         }
-        let room = intake::room(&head.headers, largest)?;
+        let bytes = intake::reserved(&head.headers, largest)?;
         let holder = admitted.identity.holder;
         let place = match admitted.route.work {
             Work::Upload(_) => {
@@ -186,7 +186,7 @@ impl Gate {
             }
             _ => None,
         };
-        self.take_bytes(holding, holder, room as u64)?;
+        self.take_bytes(holding, holder, bytes as u64)?;
         Ok(Some(Intake { largest, _place: place }))
     }
 
@@ -242,8 +242,8 @@ impl Gate {
             }
             Work::Blocking(handler) => {
                 let _place = self.reader(head, identity).await?;
-                let room = self.take_bytes(holding, identity.holder, ROOM)?;
-                let allowance = Allowance::new(&self.deps.settings.scan, &head.client, room);
+                let share = self.take_bytes(holding, identity.holder, allowance::STEP)?;
+                let allowance = Allowance::new(&self.deps.settings.scan, &head.client, share);
                 let call = Call { allowance: Some(&allowance), ..call };
                 self.watch.during(|| handler(&self.deps, &call).map(finished))
             }
@@ -253,11 +253,11 @@ impl Gate {
             }
             Work::Query(handler) | Work::Change(handler) | Work::Upload(handler) => {
                 let _place = self.slow_place(head, identity, route.work).await?;
-                let room = match route.work {
-                    Work::Change(_) => ROOM,
+                let bytes = match route.work {
+                    Work::Change(_) => allowance::STEP,
                     _ => self.deps.settings.largest_answer,
                 };
-                self.take_bytes(holding, identity.holder, room)?;
+                self.take_bytes(holding, identity.holder, bytes)?;
                 // It may wait for other processes; the reactor's work goes to another thread.
                 tokio::task::block_in_place(|| handler(&self.deps, &call).map(finished))
             }
@@ -313,8 +313,8 @@ impl Gate {
             return Ok(Outcome { answer, was_kept: Some(true) });
         }
         let _place = self.reader(head, identity).await?;
-        let room = self.take_bytes(holding, identity.holder, ROOM)?;
-        let allowance = Allowance::new(&self.deps.settings.scan, &head.client, room);
+        let share = self.take_bytes(holding, identity.holder, allowance::STEP)?;
+        let allowance = Allowance::new(&self.deps.settings.scan, &head.client, share);
         self.watch.during(|| {
             // Before the first row is read: whatever is written meanwhile makes this one the past.
             let generation = store.generation();

@@ -13,8 +13,8 @@ use super::budgets::refused;
 use super::{ApiError, LARGEST_BODY};
 use crate::budget::Share;
 
-/// Room for a body that does not say how long it is, to begin with.
-const FIRST_ROOM: usize = 16 << 10;
+/// Bytes that are reserved first for a body that does not say how long it is.
+const FIRST_BYTES: usize = 16 << 10;
 
 /// Whether a request has a body.
 pub(super) fn has_body(headers: &HeaderMap) -> bool {
@@ -36,11 +36,11 @@ fn announced(headers: &HeaderMap) -> Option<usize> {
 ///
 /// # Errors
 /// [`ApiError::BodyTooLarge`]
-pub(super) fn room(headers: &HeaderMap, largest: usize) -> Result<usize, ApiError> {
+pub(super) fn reserved(headers: &HeaderMap, largest: usize) -> Result<usize, ApiError> {
     match announced(headers) {
         Some(length) if length > largest => Err(ApiError::BodyTooLarge(largest)),
         Some(length) => Ok(length),
-        None => Ok(FIRST_ROOM),
+        None => Ok(FIRST_BYTES),
     }
 }
 
@@ -58,9 +58,9 @@ pub(super) async fn read<B: Buf>(
             return Err(ApiError::BodyTooLarge(largest));
         }
         if length > received.capacity() {
-            let room = length.max(2 * received.capacity()).min(largest);
-            share.grow_to(room as u64).map_err(|refusal| refused(refusal, "bytes"))?;
-            received.reserve_exact(room - received.len());
+            let bytes = length.max(2 * received.capacity()).min(largest);
+            share.grow_to(bytes as u64).map_err(|refusal| refused(refusal, "bytes"))?;
+            received.reserve_exact(bytes - received.len());
         }
         while chunk.has_remaining() {
             let part = chunk.chunk();
@@ -79,7 +79,7 @@ pub(super) async fn pass_over<B: Buf>(
     body: impl Stream<Item = Result<B, warp::Error>>,
     limit: Duration,
 ) -> Result<(), ApiError> {
-    room(headers, LARGEST_BODY)?;
+    reserved(headers, LARGEST_BODY)?;
     let mut length = 0;
     let count = |chunk: B| {
         length += chunk.remaining();

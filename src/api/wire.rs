@@ -20,7 +20,7 @@ use super::error;
 pub(super) struct Wire {
     client: Arc<Client>,
     stream: OwnedWriteHalf,
-    patience: Duration,
+    limit: Duration,
     /// Runs while the client's window is full.
     stalled: Option<Pin<Box<Sleep>>>,
     /// Whether a line of the request's head has ended since something was written.
@@ -39,11 +39,11 @@ struct Replacement {
 }
 
 impl Wire {
-    pub(super) fn new(client: Arc<Client>, stream: OwnedWriteHalf, patience: Duration) -> Self {
+    pub(super) fn new(client: Arc<Client>, stream: OwnedWriteHalf, limit: Duration) -> Self {
         Self {
             client,
             stream,
-            patience,
+            limit,
             stalled: None,
             has_line: false,
             replacement: None,
@@ -66,9 +66,9 @@ impl Wire {
             self.stalled = None;
             return outcome;
         }
-        let (patience, client) = (self.patience, &self.client);
+        let (limit, client) = (self.limit, &self.client);
         let sleep = self.stalled.get_or_insert_with(|| {
-            let stall_ends = Instant::now() + patience;
+            let stall_ends = Instant::now() + limit;
             let ends = client.deadline().map_or(stall_ends, |deadline| deadline.min(stall_ends));
             Box::pin(tokio::time::sleep_until(ends))
         });

@@ -20,7 +20,7 @@ use super::{ControlError, Service, SocketPath};
 const MOST_CONNECTIONS: usize = 4;
 /// What a peer that does nothing may keep a place for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct Timeouts {
     /// Until it has greeted.
     pub greeting: Duration,
     /// Between two questions: a client that hands over ledgers reads files meanwhile.
@@ -29,7 +29,7 @@ pub(super) struct Patience {
     pub stall: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             greeting: Duration::from_secs(5),
@@ -39,7 +39,7 @@ impl Default for Patience {
     }
 }
 
-/// Bytes that are read or written at a time: within [`Patience::stall`] each.
+/// Bytes that are read or written at a time: within [`Timeouts::stall`] each.
 const PIECE: usize = 1 << 20;
 /// Permissions of the socket.
 const ONLY_OWNER: u32 = 0o600;
@@ -48,7 +48,7 @@ const ONLY_OWNER: u32 = 0o600;
 pub struct Listener {
     path: SocketPath,
     listener: UnixListener,
-    pub(super) patience: Patience,
+    pub(super) timeouts: Timeouts,
 }
 
 impl Listener {
@@ -66,7 +66,7 @@ impl Listener {
         let listener = UnixListener::bind(&unfinished).map_err(io)?;
         fs::set_permissions(&unfinished, fs::Permissions::from_mode(ONLY_OWNER)).map_err(io)?;
         fs::rename(&unfinished, path.short(SocketPath::NAME)).map_err(io)?;
-        Ok(Self { path, listener, patience: Patience::default() })
+        Ok(Self { path, listener, timeouts: Timeouts::default() })
     }
 
     /// Answers until `stop` turns true. A batch that is being stored then is still finished and
@@ -81,7 +81,7 @@ impl Listener {
                 Some(_) = conversations.join_next(), if !conversations.is_empty() => {}
                 accepted = self.listener.accept(), if room => match accepted {
                     Ok((stream, _)) => {
-                        let conversation = Conversation::new(stream, Arc::clone(&service), self.patience);
+                        let conversation = Conversation::new(stream, Arc::clone(&service), self.timeouts);
                         conversations.spawn(conversation.hold(stop.clone()));
                     }
                     Err(error) => {
@@ -109,13 +109,13 @@ struct Conversation {
     ledgers: Vec<Vec<u8>>,
     bytes: u64,
     greeted: bool,
-    patience: Patience,
+    timeouts: Timeouts,
 }
 
 impl Conversation {
-    fn new(stream: UnixStream, service: Arc<dyn Service>, patience: Patience) -> Self {
+    fn new(stream: UnixStream, service: Arc<dyn Service>, timeouts: Timeouts) -> Self {
         let stream = BufReader::with_capacity(128 << 10, stream);
-        Self { stream, service, ledgers: Vec::new(), bytes: 0, greeted: false, patience }
+        Self { stream, service, ledgers: Vec::new(), bytes: 0, greeted: false, timeouts }
     }
 
     async fn hold(mut self, stop: watch::Receiver<bool>) {
@@ -205,7 +205,7 @@ impl Conversation {
     }
 
     async fn receive(&mut self) -> Result<(Kind, Vec<u8>), ControlError> {
-        let Patience { greeting, idle, stall } = self.patience;
+        let Timeouts { greeting, idle, stall } = self.timeouts;
         let mut header = [0; HEADER];
         let waits = if self.greeted { idle } else { greeting };
         let begun = timeout(waits, self.stream.read_exact(&mut header)).await;
@@ -229,7 +229,7 @@ impl Conversation {
         let stream = self.stream.get_mut();
         for piece in std::iter::once(&header[..]).chain(payload.chunks(PIECE)) {
             // Who does not read its answer is not told so: that would not be read either.
-            let sent = timeout(self.patience.stall, stream.write_all(piece)).await;
+            let sent = timeout(self.timeouts.stall, stream.write_all(piece)).await;
             sent.map_err(|_| ControlError::Closed)?.map_err(|_| ControlError::Closed)?;
         }
         Ok(())

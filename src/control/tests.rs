@@ -149,7 +149,7 @@ fn peers_that_do_nothing_lose_their_places() {
         let (stop, stopped) = watch::channel(false);
         let mut listener = Listener::bind(&data_dir).unwrap();
         let soon = std::time::Duration::from_millis(200);
-        listener.patience = server::Patience { greeting: soon, idle: 5 * soon, stall: soon };
+        listener.timeouts = server::Timeouts { greeting: soon, idle: 5 * soon, stall: soon };
         let served = tokio::spawn(listener.serve(Arc::new(Unread), stopped));
         let work = tokio::task::spawn_blocking(move || {
             let connect = |bytes: &[u8]| {

@@ -11,7 +11,7 @@ use super::Message;
 use crate::source::http::HttpError;
 
 /// Until an attempt counts as failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Telegram's interface for bots (core.telegram.org/bots/api).
 const TELEGRAM: &str = "https://api.telegram.org";
 
@@ -134,7 +134,7 @@ impl Target {
     /// # Errors
     /// [`TargetError`]; a status other than 2xx is one.
     pub async fn send(&self, client: &Client, message: &Message) -> Result<(), TargetError> {
-        let answer = self.request(client, message).timeout(PATIENCE).send().await;
+        let answer = self.request(client, message).timeout(TIMEOUT).send().await;
         // The library's own error would name the address.
         let answer = answer.map_err(|error| TargetError::Http(error.without_url().into()))?;
         let status = answer.status();

@@ -25,7 +25,7 @@ const BYTES_AT_ONCE: usize = 8 << 20;
 /// How long one owner's file is filled before it is the next one's turn.
 const TURN: Duration = Duration::from_millis(250);
 /// How long a query waits for a file that is being filled.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Attempts in a row that may fail for a reason that passes, before a program is passed over: its
 /// worker may have been killed.
 const ATTEMPTS: u32 = 3;
@@ -208,11 +208,11 @@ impl Feeder {
     pub(super) fn current(&self, owner: &Owner) -> Result<(), QueryError> {
         let filled = || QueryError::Unavailable("the tables are being filled".to_owned());
         let file = Arc::clone(self.files.lock().entry(owner.clone()).or_default());
-        let mut file = file.try_lock_for(PATIENCE).ok_or_else(filled)?;
+        let mut file = file.try_lock_for(TIMEOUT).ok_or_else(filled)?;
         if self.is_current(owner, &file) {
             return Ok(());
         }
-        let fed = self.feed_locked(owner, &mut file, Some(Instant::now() + PATIENCE));
+        let fed = self.feed_locked(owner, &mut file, Some(Instant::now() + TIMEOUT));
         let reached = fed.map_err(|error| {
             // Who asks has nothing from the details, which may tell where files are.
             tracing::warn!(%owner, "a query cannot be answered: {error}");

@@ -227,7 +227,7 @@ impl Programs {
         for (name, lane, priority) in [
             ("programs-1", Lane::Fast, Priority::Prompt),
             ("programs-2", Lane::Fast, Priority::Prompt),
-            ("programs-slow", Lane::Slow, Priority::Patient),
+            ("programs-slow", Lane::Slow, Priority::Background),
         ] {
             let (lanes, live) = (Arc::clone(&self.lanes), Arc::clone(&self.live));
             threads.extend(spawn(name, priority, &health, move || {
@@ -239,7 +239,7 @@ impl Programs {
         {
             let backfills = Arc::clone(&self.backfills);
             let work = move || backfills.work(lane);
-            threads.extend(spawn(name, Priority::Patient, &health, work));
+            threads.extend(spawn(name, Priority::Background, &health, work));
         }
         for name in FEEDERS {
             let (feeder, reports) = (Arc::clone(&self.feeder), Arc::clone(&health));

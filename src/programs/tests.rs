@@ -32,7 +32,7 @@ use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Network, Owne
 use crate::observe::health::{Component, Health};
 use crate::source::sandbox::{Sandbox, SandboxConfig};
 use crate::store::{Durability, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition};
-use crate::tables::{Patience, QueryLimits, Tables, TablesSettings, Walls};
+use crate::tables::{QueryLimits, Tables, TablesSettings, Timeouts, Walls};
 
 /// Ledgers of the network.
 const FIRST: u32 = 2;
@@ -189,7 +189,7 @@ impl Scene {
             limits: QueryLimits::default(),
             walls: Walls::default(),
             allow_unconfined: false,
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
         });
         let feeder =
             Arc::new(Feeder::new(Arc::clone(&store), Arc::clone(&registry), tables.unwrap()));

@@ -79,7 +79,7 @@ pub struct TriedRun {
 const TIME: Duration = Duration::from_secs(20);
 /// After so many bytes of emitted values, as XDR, no further run of a trial is begun. Rows as JSON have as
 /// many bytes at the most, or they are not shown.
-const ROOM: usize = 16 << 20;
+const MOST_BYTES: usize = 16 << 20;
 /// Stored transactions that are looked at for the newest that call a contract.
 const LOOKED_AT: usize = 20_000;
 /// Those of them that are looked at at once.
@@ -126,12 +126,12 @@ pub(super) fn run(
     let cell = Cell::new(manifest.clone(), Progress::default());
     let entry = Entry::new(NO_PROGRAM, OnceLock::from(module), cell, Arc::default());
     let Runs { mut by_hash, end, schema } = runs(runner, &entry, &manifest, &chosen, interrupted)?;
-    let mut room = ROOM;
+    let mut left = MOST_BYTES;
     let mut transactions = Vec::with_capacity(chosen.len());
     for (position, Chosen { hash, reason }) in chosen {
         let run = match (reason, by_hash.remove(&hash)) {
             (Some(reason), _) => Err(reason.to_owned()),
-            (None, Some(ran)) => ran.show(&schema, &mut room)?,
+            (None, Some(ran)) => ran.show(&schema, &mut left)?,
             (None, None) => match end {
                 Some((end, why)) if position >= end => Err(why.to_string()),
                 _ => Err("none of these contracts is called in it".to_owned()),
@@ -162,7 +162,7 @@ struct Runs {
 #[derive(Debug, Clone, Copy)]
 enum End {
     Time,
-    Room,
+    TooManyBytes,
 }
 
 impl fmt::Display for End {
@@ -172,8 +172,8 @@ impl fmt::Display for End {
                 let most = TIME.as_secs();
                 write!(f, "there was no time for it: a trial takes {most} s at the most")
             }
-            Self::Room => {
-                let most = ROOM >> 20;
+            Self::TooManyBytes => {
+                let most = MOST_BYTES >> 20;
                 write!(f, "there was no room for it: a trial's rows take {most} MiB at the most")
             }
         }
@@ -198,7 +198,7 @@ impl Ran {
     fn show(
         self,
         schema: &ProgramSchema,
-        room: &mut usize,
+        left: &mut usize,
     ) -> Result<Result<TriedRun, String>, ProgramError> {
         let Self { execution, fuel, rows } = self;
         let emits = RunRows::decode(&rows).map_err(|_| ProgramError::Damaged(EMITTED))?.emits;
@@ -208,13 +208,13 @@ impl Ran {
                 text.push(',');
             }
             text.push_str(&emit_json(&emit, schema).to_string());
-            if text.len() > *room {
-                *room = 0;
-                return Ok(Err(End::Room.to_string()));
+            if text.len() > *left {
+                *left = 0;
+                return Ok(Err(End::TooManyBytes.to_string()));
             }
         }
         text.push(']');
-        *room = room.saturating_sub(text.len());
+        *left = left.saturating_sub(text.len());
         let rows = RawValue::from_string(text).expect("an array of JSON values is JSON");
         Ok(Ok(TriedRun { execution, rows, fuel }))
     }
@@ -231,7 +231,7 @@ fn runs(
     interrupted: Interrupted<'_>,
 ) -> Result<Runs, ProgramError> {
     let until = Instant::now() + TIME;
-    let mut room = ROOM;
+    let mut left = MOST_BYTES;
     let schema = manifest.schema.clone();
     let mut runs = Runs { by_hash: HashMap::new(), end: None, schema };
     // One by one, so that what one emits is packed before the next is run.
@@ -241,7 +241,7 @@ fn runs(
         }
         let end = match () {
             () if Instant::now() > until => Some(End::Time),
-            () if room == 0 => Some(End::Room),
+            () if left == 0 => Some(End::TooManyBytes),
             () => None,
         };
         if let Some(end) = end {
@@ -256,7 +256,7 @@ fn runs(
         for run in effects.runs {
             let hash = run.rows.transaction;
             let ran = Ran::of(run)?;
-            room = room.saturating_sub(ran.rows.len());
+            left = left.saturating_sub(ran.rows.len());
             runs.by_hash.insert(hash, ran);
         }
     }

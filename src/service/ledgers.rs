@@ -149,7 +149,7 @@ impl Ledgers {
     ) -> Result<(), PipelineError> {
         let kept = self.first_kept(self.retention.raw_ledgers) <= last;
         let pipeline = if kept { &self.pipeline } else { &self.pipeline_without_raw };
-        self.store_through(&pipeline.patient(), ledgers, durability, stored)
+        self.store_through(&pipeline.background(), ledgers, durability, stored)
     }
 
     /// The first ledger that retention keeps events or transactions of.

@@ -40,7 +40,7 @@ use crate::domain::{Network, StartPoint};
 use crate::notify::TargetError;
 use crate::observe::metrics::MetricsError;
 use crate::programs::{ProgramError, Programs};
-use crate::source::follow::{COMPONENT, Candidate, Follower, Patience, Reports, Task};
+use crate::source::follow::{COMPONENT, Candidate, Follower, Reports, Task, Timing};
 use crate::store::{Durability, StoreError};
 
 /// Name under which ingestion reports to health.
@@ -335,7 +335,7 @@ async fn follow(ledgers: Arc<Ledgers>, following: Following, stop: watch::Receiv
             metrics: Arc::clone(ledgers.metrics()),
             component: COMPONENT,
         },
-        Patience::default(),
+        Timing::default(),
         StdRng::from_os_rng(),
     );
     let ingestion = Ingestion {

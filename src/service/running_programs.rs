@@ -16,7 +16,7 @@ use crate::config::{self, Config};
 use crate::observe::health::Health;
 use crate::programs::state::{LookupLimits, Upstream};
 use crate::programs::{self, ProgramDeps, ProgramError, Programs, engine};
-use crate::tables::{Patience, QueryLimits, Tables, TablesSettings, Walls};
+use crate::tables::{QueryLimits, Tables, TablesSettings, Timeouts, Walls};
 
 /// How SQL queries are called in health.
 const QUERIES: &str = "queries";
@@ -43,7 +43,7 @@ pub(super) fn start(
         limits: query_limits(&config.queries),
         walls: Walls::default(),
         allow_unconfined: config.queries.allow_unconfined,
-        patience: Patience::default(),
+        timeouts: Timeouts::default(),
     });
     let tables = tables.map_err(ProgramError::from)?;
     let upstream = upstream(ledgers, config, runtime, stop).map_err(ServiceError::Entries)?;

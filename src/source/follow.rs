@@ -137,9 +137,9 @@ impl Refusal {
     }
 }
 
-/// How patient a follower is.
+/// How long a follower waits, and for what.
 #[derive(Debug, Clone)]
-pub struct Patience {
+pub struct Timing {
     /// Between questions at the tip.
     pub poll: Duration,
     /// Until a call that does not answer counts as failed.
@@ -158,7 +158,7 @@ pub struct Patience {
     pub give_up: Option<Duration>,
 }
 
-impl Default for Patience {
+impl Default for Timing {
     fn default() -> Self {
         Self {
             poll: Duration::from_millis(500),

@@ -64,8 +64,8 @@ fn row(offset: u8, frames: &[u8]) -> Vec<u8> {
 /// What a thread compresses with: setting it up costs as much as a small ledger.
 struct ThreadCompressor {
     compressor: Compressor<'static>,
-    /// Compressed ledgers are far smaller than the room that zstd wants for them.
-    room: Vec<u8>,
+    /// Compressed ledgers are far smaller than the buffer that zstd wants for them.
+    buffer: Vec<u8>,
 }
 
 impl ThreadCompressor {
@@ -74,14 +74,14 @@ impl ThreadCompressor {
         for parameter in PARAMETERS {
             compressor.set_parameter(parameter)?;
         }
-        Ok(Self { compressor, room: Vec::new() })
+        Ok(Self { compressor, buffer: Vec::new() })
     }
 
     fn compress(&mut self, xdr: &[u8]) -> io::Result<Vec<u8>> {
-        self.room.clear();
-        self.room.reserve(compress_bound(xdr.len()));
-        self.compressor.compress_to_buffer(xdr, &mut self.room)?;
-        Ok(row(0, &self.room))
+        self.buffer.clear();
+        self.buffer.reserve(compress_bound(xdr.len()));
+        self.compressor.compress_to_buffer(xdr, &mut self.buffer)?;
+        Ok(row(0, &self.buffer))
     }
 }
 

@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(where_it_runs(), own);
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| {
-                Priority::Patient.take();
+                Priority::Background.take();
                 where_it_runs()
             });
             let (thread, nice) = asked.join().unwrap();

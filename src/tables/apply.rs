@@ -107,9 +107,9 @@ impl Attempt<'_> {
             self.taken_in(&asked)?;
         }
         let watermarks = std::mem::take(&mut self.moved);
-        let patience = self.worker.patience();
+        let timeouts = self.worker.timeouts();
         let asked = self.ask(&Request::Commit { commit, watermarks }, &[])?;
-        match self.next(&asked, patience.commit)? {
+        match self.next(&asked, timeouts.commit)? {
             Reply::Committed => Ok(()),
             reply => Err(self.slot.failed(self.worker, reply)),
         }
@@ -168,8 +168,8 @@ impl Attempt<'_> {
 
     /// Waits until a frame was taken in. Whether its rows fit is told at the end.
     fn taken_in(&self, asked: &Asked<'_>) -> Result<(), TablesError> {
-        let patience = self.worker.patience();
-        let within = if self.has_defined { patience.commit } else { patience.append };
+        let timeouts = self.worker.timeouts();
+        let within = if self.has_defined { timeouts.commit } else { timeouts.append };
         match self.next(asked, within)? {
             Reply::Appended => Ok(()),
             reply => Err(self.slot.failed(self.worker, reply)),
@@ -185,7 +185,7 @@ impl Attempt<'_> {
 impl<'a> Attempt<'a> {
     fn ask(&self, request: &Request, body: &[u8]) -> Result<Asked<'a>, TablesError> {
         let worker: &'a Worker = self.worker;
-        worker.ask(request, body, worker.patience().send).map_err(|_| self.slot.lost(self.worker))
+        worker.ask(request, body, worker.timeouts().send).map_err(|_| self.slot.lost(self.worker))
     }
 
     fn tell(&self, request: &Request) -> Result<(), TablesError> {

@@ -36,7 +36,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use self::owners::Owners;
-pub use self::process::Patience;
+pub use self::process::Timeouts;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 use self::schema::ProgramSchema;
 use self::wire::{Reply, Request};
@@ -45,7 +45,7 @@ pub use crate::confinement::Confinement;
 use crate::domain::{CloseTime, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
 
 /// The longest wait for anything that has no limit of its own.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Where tables are kept, and by whom.
 #[derive(Debug, Clone)]
@@ -61,7 +61,7 @@ pub struct TablesSettings {
     /// Whether queries are answered where the kernel does not hold workers back.
     pub allow_unconfined: bool,
     /// How long workers may take for what is not a query.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
 }
 
 /// How much queries may use.
@@ -324,9 +324,9 @@ impl Tables {
         let slot = self.owners.slot(owner);
         let _changing = slot.changing.lock();
         let worker = slot.running()?;
-        let send = worker.patience().send;
+        let send = worker.timeouts().send;
         let asked = worker.ask(&Request::Digest, &[], send).map_err(|_| slot.lost(&worker))?;
-        match asked.next(PATIENCE).map_err(|_| slot.lost(&worker))? {
+        match asked.next(TIMEOUT).map_err(|_| slot.lost(&worker))? {
             (Reply::Digest(digest), _) => Ok(digest),
             (reply, _) => Err(slot.failed(&worker, reply)),
         }

@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Between two looks when somebody does.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How long a worker that is in use is left to its owner while others wait for a place.
-const TURN: Duration = Duration::from_secs(2);
+const LEAST_TIME: Duration = Duration::from_secs(2);
 
 /// All owners that were asked for.
 pub(super) struct Owners {
@@ -52,7 +52,7 @@ pub(super) struct Slot {
     places: Budget,
     /// When its worker was started.
     since: Mutex<Instant>,
-    /// Whether its worker has had its turn, and is used no more.
+    /// Whether its worker has had its time, and is used no more.
     leaving: AtomicBool,
     confinement: Arc<Mutex<Option<Confinement>>>,
 }
@@ -127,7 +127,7 @@ impl Owners {
         thread::scope(|scope| {
             for slot in &slots {
                 scope.spawn(|| {
-                    let deadline = Instant::now() + self.settings.patience.end;
+                    let deadline = Instant::now() + self.settings.timeouts.end;
                     let _changing = slot.changing.try_lock_until(deadline);
                     slot.seat.settle(deadline);
                     if let Some((worker, _change)) = slot.seat.remove_if(|_| true) {
@@ -139,7 +139,7 @@ impl Owners {
     }
 
     /// Ends workers that nobody has needed for a while and, for those who wait for a place, the longest
-    /// unused; where all are in use, those that have had their turn.
+    /// unused; where all are in use, those that have had their time.
     fn end_unused(&self) {
         let slots: Vec<Arc<Slot>> = self.slots.lock().values().cloned().collect();
         let mut running: Vec<(Instant, &Arc<Slot>)> = slots
@@ -163,7 +163,7 @@ impl Owners {
         in_use.sort_by_key(|(since, _)| *since);
         for (since, slot) in in_use.into_iter().take(usize::try_from(wanted).unwrap_or(usize::MAX))
         {
-            if since.elapsed() > TURN {
+            if since.elapsed() > LEAST_TIME {
                 slot.leaving.store(true, Ordering::Release);
             }
         }
@@ -206,7 +206,7 @@ fn start_of<'a>(settings: &'a TablesSettings, directory: &'a Path) -> Start<'a> 
         directory,
         opening,
         longest_answer: limits.bytes,
-        patience: settings.patience,
+        timeouts: settings.timeouts,
     }
 }
 
@@ -240,7 +240,7 @@ impl Slot {
         }
     }
 
-    /// Whether the worker may be used: it has not had its turn, or nobody waits any more.
+    /// Whether the worker may be used: it has not had its time, or nobody waits any more.
     fn may_stay(&self) -> bool {
         if self.leaving.load(Ordering::Acquire) && self.places.missing() == 0 {
             self.leaving.store(false, Ordering::Release);

@@ -32,7 +32,7 @@ const BESIDE_ANSWERS: usize = 64 << 20;
 
 /// How long a worker may take for what is not a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// To read what it is sent.
     pub send: Duration,
     /// To take in rows.
@@ -43,7 +43,7 @@ pub struct Patience {
     pub end: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             send: Duration::from_secs(30),
@@ -65,7 +65,7 @@ pub struct Start<'a> {
     /// Bytes of the longest answer.
     pub longest_answer: usize,
     /// How long it may take.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
 }
 
 /// A running worker.
@@ -73,7 +73,7 @@ pub struct Worker {
     process: Arc<Process>,
     requests: Mutex<UnixStream>,
     waiting: Arc<Mutex<Waiting>>,
-    patience: Patience,
+    timeouts: Timeouts,
     /// Given back when the process is gone.
     place: Option<Share>,
     /// What it can give up on this kernel.
@@ -209,7 +209,7 @@ impl Worker {
             process: Arc::clone(&process),
             requests: Mutex::new(own),
             waiting: Arc::default(),
-            patience: start.patience,
+            timeouts: start.timeouts,
             place: None,
             confinement: Confinement { files: false, calls: false },
             contents: Contents::default(),
@@ -290,7 +290,7 @@ impl Worker {
     /// # Errors
     /// When the worker is gone, or does not read.
     pub fn tell(&self, request: &Request) -> Result<(), NoReply> {
-        self.send(0, request, &[], self.patience.send)
+        self.send(0, request, &[], self.timeouts.send)
     }
 
     /// A worker that reads nothing is ended: half of a frame may be on its way.
@@ -313,8 +313,8 @@ impl Worker {
     }
 
     /// How long it may take.
-    pub fn patience(&self) -> Patience {
-        self.patience
+    pub fn timeouts(&self) -> Timeouts {
+        self.timeouts
     }
 
     /// Whether it still runs.
@@ -336,8 +336,8 @@ impl Worker {
 
     /// Lets it close its file and end, and kills it when it does not.
     pub fn stop(&self) {
-        let deadline = Instant::now() + self.patience.end;
-        if self.send(0, &Request::Stop, &[], self.patience.end).is_ok() {
+        let deadline = Instant::now() + self.timeouts.end;
+        if self.send(0, &Request::Stop, &[], self.timeouts.end).is_ok() {
             while Instant::now() < deadline {
                 if !matches!(self.process.0.lock().try_wait(), Ok(None)) {
                     return;

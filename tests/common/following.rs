@@ -1,4 +1,4 @@
-//! A source that is followed into a store as the service does it, with less patience: seconds become
+//! A source that is followed into a store as the service does it, with shorter waits: seconds become
 //! milliseconds.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use orrery::config::Config;
 use orrery::domain::{LedgerSeq, Network, StartPoint};
 use orrery::observe::health::{Component, Health};
 use orrery::service::{Ended, Ingestion, Ledgers};
-use orrery::source::follow::{Candidate, Follower, LedgerSource, Patience, Reports, Task};
+use orrery::source::follow::{Candidate, Follower, LedgerSource, Reports, Task, Timing};
 use orrery::store::{Durability, Store};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -30,9 +30,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Between two looks at a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// A follower's patience for tests.
-pub fn patience() -> Patience {
-    Patience {
+/// A follower's timing for tests.
+pub fn timing() -> Timing {
+    Timing {
         poll: Duration::from_millis(5),
         call: Duration::from_secs(1),
         first_retry: Duration::from_millis(5),
@@ -65,21 +65,21 @@ impl Following {
         source: impl LedgerSource + 'static,
         first: Option<u32>,
     ) -> Self {
-        Self::start_with(store, source, first, patience())
+        Self::start_with(store, source, first, timing())
     }
 
-    /// As [`Self::start`], with a patience of one's own.
+    /// As [`Self::start`], with a timing of one's own.
     pub fn start_with(
         store: &Arc<Store>,
         source: impl LedgerSource + 'static,
         first: Option<u32>,
-        patience: Patience,
+        timing: Timing,
     ) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
         let ledgers = ledgers(store);
-        let follower = follower(&ledgers, Box::new(source), first, patience);
+        let follower = follower(&ledgers, Box::new(source), first, timing);
         let (stop, stopping) = watch::channel(false);
         let health = Arc::clone(ledgers.health());
         let following = runtime.spawn(store_all(ledgers, follower, stopping));
@@ -152,7 +152,7 @@ pub fn follower(
     ledgers: &Ledgers,
     source: Box<dyn LedgerSource>,
     first: Option<u32>,
-    patience: Patience,
+    timing: Timing,
 ) -> Follower {
     let store = ledgers.store();
     let next = store.status().latest().and_then(LedgerSeq::next).or(first.map(LedgerSeq));
@@ -167,7 +167,7 @@ pub fn follower(
         store.network().clone(),
         Arc::clone(store) as _,
         reports,
-        patience,
+        timing,
         StdRng::seed_from_u64(11),
     )
 }

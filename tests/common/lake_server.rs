@@ -61,7 +61,7 @@ impl LakeServer {
         Self { provider, state }
     }
 
-    /// Settings to follow it with little patience.
+    /// Settings to follow it with short waits.
     pub fn settings(&self) -> LakeSettings {
         let mut settings = LakeSettings::at(self.provider.url("/lakes/it"));
         settings.timeouts = Timeouts { idle: Duration::from_millis(300), ..Timeouts::default() };

@@ -9,7 +9,7 @@ use orrery::source::rpc::RpcSettings;
 use serde_json::{Value, json};
 
 use super::chain::Chain;
-use super::following::patience;
+use super::following::timing;
 use super::provider::{Provider, Question, Reply};
 
 /// A call of JSON-RPC as it came.
@@ -97,10 +97,10 @@ impl Upstream {
         format!("http://{}{path}", self.address)
     }
 
-    /// Settings to follow it with little patience.
+    /// Settings to follow it with short waits.
     pub fn settings(&self) -> RpcSettings {
         let mut settings = RpcSettings::new(self.url("/"));
-        settings.poll = patience().poll;
+        settings.poll = timing().poll;
         settings.timeouts.idle = Duration::from_millis(300);
         settings
     }

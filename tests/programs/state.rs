@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use orrery::domain::LedgerSeq;
-use orrery::programs::state::{Known, PreState, States, Upstream};
+use orrery::programs::state::{Known, LedgerStates, PreState, States, Upstream};
 use orrery::programs::transaction::HostCall;
 use orrery::store::{IndexOptions, Store};
 use stellar_xdr::{LedgerKey, LedgerKeyAccount};
@@ -85,7 +85,9 @@ pub fn host_call(store: &Store, asked: &Asked, section: &Section) -> Option<Host
     call
 }
 
-/// Asks for every entry of every stored transaction's footprint and holds the answers to the model.
+/// Asks for every entry of every stored transaction's footprint and holds the answers to the model. Who is
+/// asked about one transaction looks few entries up singly, who is asked about all of a ledger reads it whole:
+/// both say the same.
 pub fn check(
     section: &Section,
     timeline: &Timeline,
@@ -94,15 +96,25 @@ pub fn check(
 ) -> Answers {
     let mut answers = Answers::default();
     let states = States::new(store, upstream);
+    let whole_states = States::new(store, upstream);
+    let mut whole: Option<(u32, LedgerStates<'_>)> = None;
     for asked in &timeline.asked {
         let Some(call) = host_call(store, asked, section) else { continue };
         let footprint: Vec<LedgerKey> = call.footprint_keys().cloned().collect();
         let account = LedgerKey::Account(LedgerKeyAccount { account_id: call.source_account });
         let of_ledger = states.at(LedgerSeq(asked.ledger)).unwrap();
         let state = of_ledger.before(asked.order, &footprint);
+        if whole.as_ref().is_none_or(|(ledger, _)| *ledger != asked.ledger) {
+            whole = Some((asked.ledger, whole_states.at(LedgerSeq(asked.ledger)).unwrap()));
+        }
+        let whole = &whole.as_ref().unwrap().1;
+        // Accounts stand in what precedes operations, which makes it read all.
+        whole.before(asked.order, &[]).entry(&account).unwrap();
+        let beside = whole.before(asked.order, &footprint);
         answers.transactions += 1;
         for key in footprint.iter().chain([&account]) {
             let known = state.entry(key).unwrap();
+            assert_eq!(beside.entry(key).unwrap(), known, "{:?}, {key:?}", asked.when);
             compare(section, timeline, asked, key, known, &mut answers);
         }
     }

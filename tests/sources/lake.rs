@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use orrery::domain::LedgerSeq;
 use orrery::service::Ended;
-use orrery::source::follow::Patience;
+use orrery::source::follow::Timing;
 use orrery::source::lake::{GivenLayout, LakeSettings, LakeSource};
 use orrery::store::Store;
 use tempfile::TempDir;
@@ -141,7 +141,7 @@ fn every_failure_of_http_is_told_and_overcome() {
     }
 }
 
-/// With everyday patience and the documented settings. Small: one failure, for a moment; full: four,
+/// With everyday timing and the documented settings. Small: one failure, for a moment; full: four,
 /// each for half a minute, after which the waits are the longest.
 #[test]
 fn what_heals_is_noticed_within_ten_seconds() {
@@ -157,7 +157,7 @@ fn what_heals_is_noticed_within_ten_seconds() {
         let scene = Scene::new(&MAIN, 20);
         let settings = LakeSettings::at(scene.lake.settings().address);
         let source = LakeSource::connect(&settings, &MAIN.network, Some(LedgerSeq(2))).unwrap();
-        let following = Following::start_with(&scene.store, source, Some(2), Patience::default());
+        let following = Following::start_with(&scene.store, source, Some(2), Timing::default());
         following.wait_until_stored(20, SOON);
         scene.lake.misbehaves(move |_, _| reply.clone());
         let begin = Instant::now();

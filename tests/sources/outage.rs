@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use orrery::domain::{LedgerRange, LedgerSeq};
-use orrery::source::follow::{Fetched, Followed, LedgerSource, Patience, SourceError};
+use orrery::source::follow::{Fetched, Followed, LedgerSource, SourceError, Timing};
 use orrery::source::{Origin, RawLedger};
 use orrery::store::Durability;
 use parking_lot::Mutex;
@@ -97,8 +97,8 @@ async fn half_an_hour_away_leaves_no_gap_and_is_over_within_ten_seconds() {
         let received = iter::from_fn(move || received.blocking_recv().map(Ok::<_, Infallible>));
         move || ledgers.store_all(received, Durability::Deferred, |_| {})
     });
-    let (first, patience) = (Some(MAIN.first()), Patience::default());
-    let mut follower = follower(&ledgers, Box::new(source), first, patience);
+    let (first, timing) = (Some(MAIN.first()), Timing::default());
+    let mut follower = follower(&ledgers, Box::new(source), first, timing);
     let following = tokio::spawn(async move { follower.run(out).await });
 
     tokio::time::sleep_until(since + CLOSE_INTERVAL * 4).await;

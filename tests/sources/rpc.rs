@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orrery::domain::{LedgerRange, LedgerSeq};
-use orrery::source::follow::{Fetched, LedgerSource, Patience, SourceError};
+use orrery::source::follow::{Fetched, LedgerSource, SourceError, Timing};
 use orrery::source::rpc::{RpcSettings, RpcSource};
 use orrery::store::Store;
 use serde_json::{Value, json};
@@ -498,7 +498,7 @@ fn a_server_that_was_away_is_followed_again() {
     scene.assert_holds(&MAIN);
 }
 
-/// With everyday patience and the documented settings. Small: one failure, for a moment; full: three,
+/// With everyday timing and the documented settings. Small: one failure, for a moment; full: three,
 /// each for half a minute, after which the waits are the longest.
 #[test]
 fn what_heals_is_noticed_within_ten_seconds() {
@@ -512,7 +512,7 @@ fn what_heals_is_noticed_within_ten_seconds() {
     for (words, reply) in failures.into_iter().take(count) {
         let scene = Scene::new(&MAIN, 20);
         let source = RpcSource::new(&RpcSettings::new(scene.upstream.url("/"))).unwrap();
-        let following = Following::start_with(&scene.store, source, Some(2), Patience::default());
+        let following = Following::start_with(&scene.store, source, Some(2), Timing::default());
         following.wait_until_stored(20, SOON);
         scene.upstream.misbehaves(move |_, _| reply.clone());
         let begin = Instant::now();

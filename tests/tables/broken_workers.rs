@@ -48,7 +48,7 @@ fn feed(world: &World, program: &Program) -> Result<(), TablesError> {
 #[test]
 fn a_worker_that_reads_nothing_is_killed_when_its_time_is_up() {
     let world = broken("reads_nothing", |settings| {
-        settings.patience.send = Duration::from_millis(300);
+        settings.timeouts.send = Duration::from_millis(300);
     });
     let begun = Instant::now();
     assert!(matches!(feed(&world, &large()), Err(TablesError::Unavailable(_))));
@@ -59,8 +59,8 @@ fn a_worker_that_reads_nothing_is_killed_when_its_time_is_up() {
 #[test]
 fn ending_all_workers_does_not_wait_for_one_that_is_stuck() {
     let world = broken("reads_nothing", |settings| {
-        settings.patience.send = 10 * LONG;
-        settings.patience.end = Duration::from_millis(300);
+        settings.timeouts.send = 10 * LONG;
+        settings.timeouts.end = Duration::from_millis(300);
     });
     let begun = Instant::now();
     thread::scope(|scope| {
@@ -75,8 +75,8 @@ fn ending_all_workers_does_not_wait_for_one_that_is_stuck() {
 #[test]
 fn a_worker_that_takes_in_no_rows_is_killed_when_its_time_is_up() {
     let world = broken("says_nothing", |settings| {
-        settings.patience.append = Duration::from_millis(300);
-        settings.patience.commit = Duration::from_millis(300);
+        settings.timeouts.append = Duration::from_millis(300);
+        settings.timeouts.commit = Duration::from_millis(300);
     });
     let begun = Instant::now();
     assert!(matches!(feed(&world, &large()), Err(TablesError::Unavailable(_))));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use orrery::domain::{CloseTime, ContractId, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash};
 use orrery::tables::query::{QueryError, QueryRequest};
 use orrery::tables::schema::{ProgramSchema, SchemaError, SchemaLimits};
-use orrery::tables::{Change, Patience, QueryLimits, Row, Tables, TablesSettings, Walls, event_id};
+use orrery::tables::{Change, QueryLimits, Row, Tables, TablesSettings, Timeouts, Walls, event_id};
 use serde_json::Value;
 use stellar_xdr::{
     Int128Parts, ScBytes, ScMap, ScMapEntry, ScString, ScSymbol, ScVal, ScVec, UInt128Parts,
@@ -35,7 +35,7 @@ impl World {
             walls: Walls::default(),
             // Most of these tests have something else to say on a kernel without Landlock.
             allow_unconfined: true,
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
         };
         change(&mut settings);
         let tables = Tables::open(settings.clone()).unwrap();

@@ -1,7 +1,7 @@
 //! The states before the transactions of one ledger: what the ledger itself says of an entry, and then
 //! what [`neighbours`](super::neighbours) and [`upstream`](super::upstream) know.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -10,12 +10,22 @@ use stellar_xdr::{ContractDataDurability, LedgerKey};
 
 use super::lookups::{Asked, LookupLimits};
 use super::raw::RawLedgers;
-use super::steps::{Clock, EntryXdr, Moment, Step, Steps, Was, last_modified, live_until};
+use super::steps::{
+    Clock, EntrySteps, EntryXdr, Moment, Step, Steps, StepsByKey, Was, last_modified, live_until,
+};
 use super::upstream::{self, Upstream};
 use super::{Known, PreState, StateError};
 use crate::decode::{EntryKey, EntryKind, transaction_changes};
 use crate::domain::LedgerSeq;
 use crate::store::{EntryReader, Store, StoreError, TransactionPosition};
+
+/// Entries of one ledger that are looked up singly, before all its transactions are read. Lookups cost some
+/// microseconds each, and to read a public ledger half a millisecond, which a program with one call in it would
+/// pay for four entries.
+const MOST_SINGLY: usize = 48;
+
+/// Transactions of one ledger that changed one entry; where there are more, all are read.
+const MOST_CHANGERS: usize = 8;
 
 /// From this protocol on smart-contract transactions are applied in parallel (CAP-63).
 const PARALLEL_SINCE: u32 = 23;
@@ -41,8 +51,11 @@ pub struct LedgerStates<'a> {
     pub(super) reader: EntryReader<'a>,
     pub(super) ledger: LedgerSeq,
     clock: Clock,
-    /// What the stored transactions of the ledger changed.
-    pub(super) steps: Steps,
+    /// What the stored transactions of the ledger changed, once all of them were read.
+    all_steps: OnceCell<Steps>,
+    /// The same of single entries that were asked for before that.
+    some_steps: RefCell<HashMap<Vec<u8>, EntrySteps>>,
+    /// What single transactions changed, of this ledger or of others.
     pub(super) others: RefCell<HashMap<TransactionPosition, Rc<Steps>>>,
 }
 
@@ -90,19 +103,15 @@ impl<'s> States<'s> {
         let reader = self.store.entry_reader(ledger)?;
         let parallel = self.is_parallel(ledger)?;
         let clock = Clock { parallel_from: parallel.then_some(0) };
-        let mut steps = Steps::default();
-        let mut damaged = false;
-        reader.transactions_of(ledger, |record| match transaction_changes(record.meta) {
-            Ok(changes) => {
-                steps.add_transaction(clock, record.position.application_order, &changes);
-            }
-            Err(_) => damaged = true,
-        })?;
-        if damaged {
-            return Err(StateError::Damaged(ledger));
-        }
-        steps.sort();
-        Ok(LedgerStates { states: self, reader, ledger, clock, steps, others: RefCell::default() })
+        Ok(LedgerStates {
+            states: self,
+            reader,
+            ledger,
+            clock,
+            all_steps: OnceCell::new(),
+            some_steps: RefCell::default(),
+            others: RefCell::default(),
+        })
     }
 
     /// Whether the smart-contract transactions of a ledger were applied in parallel.
@@ -140,6 +149,58 @@ impl<'a> LedgerStates<'a> {
         self.reader.complete().is_some()
     }
 
+    /// What the stored transactions of the ledger changed, all of them.
+    fn all_steps(&self) -> Result<&Steps, StateError> {
+        if let Some(steps) = self.all_steps.get() {
+            return Ok(steps);
+        }
+        let mut steps = Steps::default();
+        let mut damaged = false;
+        self.reader.transactions_of(self.ledger, |record| {
+            match transaction_changes(record.meta) {
+                Ok(changes) => {
+                    steps.add_transaction(self.clock, record.position.application_order, &changes);
+                }
+                Err(_) => damaged = true,
+            }
+        })?;
+        if damaged {
+            return Err(StateError::Damaged(self.ledger));
+        }
+        steps.sort();
+        Ok(self.all_steps.get_or_init(|| steps))
+    }
+
+    /// What the stored transactions of the ledger changed of one entry, by the index; none when it is better
+    /// to read all transactions.
+    fn some_steps(&self, ledger_key: &[u8]) -> Result<Option<EntrySteps>, StateError> {
+        if let Some(steps) = self.some_steps.borrow().get(ledger_key) {
+            return Ok(Some(steps.clone()));
+        }
+        // The index does not have what precedes and follows operations, which is about accounts.
+        let Some(key) = EntryKey::from_ledger_key(ledger_key).filter(is_of_contract) else {
+            return Ok(None);
+        };
+        if self.some_steps.borrow().len() >= MOST_SINGLY {
+            return Ok(None);
+        }
+        let mut steps = EntrySteps::default();
+        let mut at = self.start();
+        for _ in 0..=MOST_CHANGERS {
+            match self.reader.next_change(&key, at)?.filter(|next| next.ledger == self.ledger) {
+                Some(next) => at = next,
+                None => {
+                    steps.sort();
+                    self.some_steps.borrow_mut().insert(ledger_key.to_vec(), steps.clone());
+                    return Ok(Some(steps));
+                }
+            }
+            let changed = self.steps_of(at)?;
+            steps.add(self.clock, at.application_order, changed.of(ledger_key));
+        }
+        Ok(None)
+    }
+
     /// What is stored of an entry.
     fn find(&self, wanted: &Wanted<'_>, order: u32) -> Result<Option<Found>, StateError> {
         if let Some(found) = self.in_ledger(wanted, order)? {
@@ -151,37 +212,47 @@ impl<'a> LedgerStates<'a> {
     /// What the ledger itself says of an entry.
     fn in_ledger(&self, wanted: &Wanted<'_>, order: u32) -> Result<Option<Found>, StateError> {
         let moment = self.clock.operations(order);
-        if let Some(step) = self.steps.at(wanted.xdr, moment)
-            && let Some(found) = before_step(wanted, &self.steps, step, self.ledger)
+        let steps = self.steps_of_entry(wanted.xdr)?;
+        if let Some(step) = steps.at(moment)
+            && let Some(found) = before_step(wanted, self, step, self.ledger)?
         {
             return Ok(Some(found));
         }
         // Once the first smart-contract transaction is applied nothing else is, so these are all.
         if self.is_complete() {
-            let found = self.around(wanted, &self.steps, moment);
+            let found = self.around(wanted, self, moment)?;
             if found.is_some() || wanted.is_of_contract() {
                 return Ok(found);
             }
         }
         if let Some(raw) = self.states.raw.get(self.ledger)? {
-            return Ok(self.around(wanted, &raw.steps, raw.clock.operations(order)));
+            return self.around(wanted, &raw.steps, raw.clock.operations(order));
         }
-        let next = self.steps.first_after(wanted.xdr, moment);
-        let next = next.filter(|step| is_older(step, self.ledger));
-        Ok(next.and_then(|step| before_step(wanted, &self.steps, step, self.ledger)))
+        match steps.first_after(moment).filter(|step| is_older(step, self.ledger)) {
+            Some(step) => before_step(wanted, self, step, self.ledger),
+            None => Ok(None),
+        }
     }
 
     /// What the step before a moment left, or else the step after it found; none when there are none.
-    fn around(&self, wanted: &Wanted<'_>, steps: &Steps, moment: Moment) -> Option<Found> {
-        if let Some(step) = steps.last_before(wanted.xdr, moment) {
+    fn around(
+        &self,
+        wanted: &Wanted<'_>,
+        by_key: &dyn StepsByKey,
+        moment: Moment,
+    ) -> Result<Option<Found>, StateError> {
+        let steps = by_key.steps_of_entry(wanted.xdr)?;
+        if let Some(step) = steps.last_before(moment) {
             // What was written in this ledger lives in it.
-            return Some(after_step(step, true));
+            return Ok(Some(after_step(step, true)));
         }
-        let step = steps.first_after(wanted.xdr, moment)?;
+        let Some(step) = steps.first_after(moment) else { return Ok(None) };
         let of_ttl = wanted.key.kind == EntryKind::Ttl;
         // What a restored entry's time was is not told.
-        let told = !of_ttl || !matches!(step.was, Was::Restored(_));
-        before_step(wanted, steps, step, self.ledger).filter(|_| told)
+        if of_ttl && matches!(step.was, Was::Restored(_)) {
+            return Ok(None);
+        }
+        before_step(wanted, by_key, step, self.ledger)
     }
 
     /// The last ledger in which an entry of a contract lives, and whether it was certainly alive.
@@ -208,18 +279,21 @@ impl<'a> LedgerStates<'a> {
         ttl_xdr: &[u8],
         order: u32,
     ) -> Result<Option<bool>, StateError> {
-        let doubt = |steps: &Steps, clock: Clock| {
-            let moment = clock.operations(order);
-            let step = steps.last_before(ttl_xdr, moment).filter(|_| clock.is_parallel(order))?;
-            let only_read = steps.at(wanted.xdr, step.at).is_none();
-            let is_own = steps.at(ttl_xdr, moment).is_some();
-            (only_read && !is_own).then_some(step.is.is_some())
+        let doubt = |by_key: &dyn StepsByKey, clock: Clock| {
+            let (steps, moment) = (by_key.steps_of_entry(ttl_xdr)?, clock.operations(order));
+            let step = steps.last_before(moment).filter(|_| clock.is_parallel(order));
+            let Some(step) = step else { return Ok(None) };
+            let only_read = by_key.steps_of_entry(wanted.xdr)?.at(step.at).is_none();
+            let is_own = steps.at(moment).is_some();
+            Ok((only_read && !is_own).then_some(step.is.is_some()))
         };
         if self.is_complete() {
-            return Ok(doubt(&self.steps, self.clock));
+            return doubt(self, self.clock);
         }
-        let raw = self.states.raw.get(self.ledger)?;
-        Ok(raw.and_then(|raw| doubt(&raw.steps, raw.clock)))
+        match self.states.raw.get(self.ledger)? {
+            Some(raw) => doubt(&raw.steps, raw.clock),
+            None => Ok(None),
+        }
     }
 
     /// What is known of an entry of a contract: the entry together with its time to live.
@@ -240,6 +314,17 @@ impl<'a> LedgerStates<'a> {
             }
         }
         Ok(Known::Present(Rc::new(upstream::entry(&entry, self.ledger)?), until))
+    }
+}
+
+impl StepsByKey for LedgerStates<'_> {
+    fn steps_of_entry(&self, ledger_key: &[u8]) -> Result<EntrySteps, StateError> {
+        if self.all_steps.get().is_none()
+            && let Some(steps) = self.some_steps(ledger_key)?
+        {
+            return Ok(steps);
+        }
+        Ok(self.all_steps()?.of(ledger_key).clone())
     }
 }
 
@@ -320,8 +405,12 @@ impl PreState for StateBefore<'_> {
 impl Wanted<'_> {
     /// Whether only smart-contract transactions change the entry, and time.
     pub fn is_of_contract(&self) -> bool {
-        !matches!(self.key.kind, EntryKind::Account | EntryKind::Trustline)
+        is_of_contract(&self.key)
     }
+}
+
+fn is_of_contract(key: &EntryKey<'_>) -> bool {
+    !matches!(key.kind, EntryKind::Account | EntryKind::Trustline)
 }
 
 /// How a step left an entry.
@@ -335,24 +424,27 @@ pub(super) fn after_step(step: &Step, live: bool) -> Found {
 /// How a step in `ledger` found an entry.
 pub(super) fn before_step(
     wanted: &Wanted<'_>,
-    steps: &Steps,
+    by_key: &dyn StepsByKey,
     step: &Step,
     ledger: LedgerSeq,
-) -> Option<Found> {
+) -> Result<Option<Found>, StateError> {
     let (entry, live) = match &step.was {
-        Was::Untold => return None,
-        Was::Absent => return Some(Found::Absent),
+        Was::Untold => return Ok(None),
+        Was::Absent => return Ok(Some(Found::Absent)),
         Was::Restored(entry) => (entry, true),
         // An entry whose time had passed gets more time with its new value: one that got none lived.
-        Was::There(entry) => match steps.at(&ttl_key(wanted.xdr), step.at).map(|ttl| &ttl.was) {
-            None => (entry, step.is.is_some()),
-            Some(Was::There(ttl)) => {
-                (entry, live_until(ttl).is_some_and(|until| until >= ledger.0))
+        Was::There(entry) => {
+            let ttl = by_key.steps_of_entry(&ttl_key(wanted.xdr))?;
+            match ttl.at(step.at).map(|ttl| &ttl.was) {
+                None => (entry, step.is.is_some()),
+                Some(Was::There(ttl)) => {
+                    (entry, live_until(ttl).is_some_and(|until| until >= ledger.0))
+                }
+                Some(_) => (entry, false),
             }
-            Some(_) => (entry, false),
-        },
+        }
     };
-    Some(Found::There { entry: Rc::clone(entry), live })
+    Ok(Some(Found::There { entry: Rc::clone(entry), live }))
 }
 
 /// Whether what a step found had not been changed since before a ledger.

@@ -12,7 +12,7 @@ use stellar_xdr::{
 
 use super::ledger::{Found, LedgerStates, Wanted, after_step, before_step, is_older, is_temporary};
 use super::raw::NEAR;
-use super::steps::{Clock, Step, Steps, Was};
+use super::steps::{Clock, EntrySteps, Step, Steps, StepsByKey, Was};
 use super::upstream::{self, Said};
 use super::{Known, StateError};
 use crate::decode::{EntryKey, EntryKind, transaction_changes};
@@ -28,9 +28,6 @@ const MOST_BESIDE: usize = 16;
 /// The first ledger after genesis: what is not changed from here on was never there.
 const FIRST: LedgerSeq = LedgerSeq(2);
 
-/// The parts of one transaction follow one another, however others are applied.
-const ALONE: Clock = Clock { parallel_from: None };
-
 /// A stored transaction that changed an entry.
 struct Changer {
     at: TransactionPosition,
@@ -38,17 +35,22 @@ struct Changer {
 }
 
 impl Changer {
-    fn first(&self, wanted: &Wanted<'_>) -> Option<&Step> {
-        self.steps.first(wanted.xdr)
+    fn of(&self, wanted: &Wanted<'_>) -> &EntrySteps {
+        self.steps.of(wanted.xdr)
     }
 
-    fn before(&self, wanted: &Wanted<'_>) -> Option<Found> {
-        before_step(wanted, &self.steps, self.first(wanted)?, self.at.ledger)
+    fn first(&self, wanted: &Wanted<'_>) -> Option<&Step> {
+        self.of(wanted).first()
+    }
+
+    fn before(&self, wanted: &Wanted<'_>) -> Result<Option<Found>, StateError> {
+        let Some(step) = self.first(wanted) else { return Ok(None) };
+        before_step(wanted, &*self.steps, step, self.at.ledger)
     }
 }
 
 impl LedgerStates<'_> {
-    fn start(&self) -> TransactionPosition {
+    pub(super) fn start(&self) -> TransactionPosition {
         TransactionPosition { ledger: self.ledger, application_order: 0 }
     }
 
@@ -78,7 +80,7 @@ impl LedgerStates<'_> {
                     };
                 }
                 let Some(changer) = self.changer(wanted, at)? else { return Ok(None) };
-                let Some(step) = changer.steps.last(wanted.xdr) else { return Ok(None) };
+                let Some(step) = changer.of(wanted).last() else { return Ok(None) };
                 // Whether it lived until the ledger in question its time to live says.
                 let found = after_step(step, false);
                 self.unless_contradicted(wanted, found)
@@ -131,7 +133,7 @@ impl LedgerStates<'_> {
         at: TransactionPosition,
     ) -> Result<Option<Found>, StateError> {
         let Some(last) = self.changer(wanted, at)? else { return Ok(None) };
-        let Some(step) = last.steps.last(wanted.xdr) else { return Ok(None) };
+        let Some(step) = last.of(wanted).last() else { return Ok(None) };
         let mut later = last.first(wanted).map(|step| step.was.clone());
         let mut next = at;
         for _ in 0..MOST_BESIDE {
@@ -140,7 +142,7 @@ impl LedgerStates<'_> {
                 return Ok(Some(after_step(step, false)));
             };
             let Some(changer) = self.changer(wanted, earlier)? else { return Ok(None) };
-            let left = changer.steps.last(wanted.xdr).and_then(|step| step.is.as_ref());
+            let left = changer.of(wanted).last().and_then(|step| step.is.as_ref());
             let is_seen = match (&later, left) {
                 (Some(Was::There(found)), Some(left)) => found == left,
                 (Some(Was::Absent | Was::Restored(_)), None) => true,
@@ -185,7 +187,7 @@ impl LedgerStates<'_> {
 
     /// What the next transaction that changes an entry found.
     fn after_contract(&self, wanted: &Wanted<'_>) -> Result<Option<Found>, StateError> {
-        if self.steps.first(wanted.xdr).is_some() {
+        if self.steps_of_entry(wanted.xdr)?.first().is_some() {
             // It finds what this ledger left.
             return Ok(None);
         }
@@ -201,7 +203,7 @@ impl LedgerStates<'_> {
             }
             // What a restored entry's time was is not told.
             Was::Restored(_) if wanted.key.kind == EntryKind::Ttl => Ok(None),
-            _ if connected || is_older(step, self.ledger) => Ok(changer.before(wanted)),
+            _ if connected || is_older(step, self.ledger) => changer.before(wanted),
             _ => Ok(None),
         }
     }
@@ -217,16 +219,16 @@ impl LedgerStates<'_> {
         if let Some(changer) = self.next_changer(wanted)?
             && changer.first(wanted).is_some_and(|step| is_older(step, self.ledger))
         {
-            return Ok(changer.before(wanted));
+            return changer.before(wanted);
         }
         // Only with the ledger itself is it known that nothing happened in it.
         let Some(raw) = self.states.raw.get(self.ledger)? else { return Ok(None) };
-        let is_changed = raw.steps.first(wanted.xdr).is_some();
+        let is_changed = raw.steps.of(wanted.xdr).first().is_some();
         let mut ledger = self.ledger;
         for _ in 0..NEAR {
             let Some(previous) = ledger.previous() else { break };
             let Some(raw) = self.states.raw.get(previous)? else { break };
-            if let Some(step) = raw.steps.last(wanted.xdr) {
+            if let Some(step) = raw.steps.of(wanted.xdr).last() {
                 return Ok(Some(after_step(step, true)));
             }
             ledger = previous;
@@ -235,8 +237,8 @@ impl LedgerStates<'_> {
         for _ in 0..if is_changed { 0 } else { NEAR } {
             let Some(next) = ledger.next() else { break };
             let Some(raw) = self.states.raw.get(next)? else { break };
-            if let Some(step) = raw.steps.first(wanted.xdr) {
-                return Ok(before_step(wanted, &raw.steps, step, next));
+            if let Some(step) = raw.steps.of(wanted.xdr).first() {
+                return before_step(wanted, &raw.steps, step, next);
             }
             ledger = next;
         }
@@ -326,7 +328,7 @@ impl LedgerStates<'_> {
         at: TransactionPosition,
     ) -> Result<Option<Changer>, StateError> {
         let steps = self.steps_of(at)?;
-        if steps.first(wanted.xdr).is_some() {
+        if steps.of(wanted.xdr).first().is_some() {
             return Ok(Some(Changer { at, steps }));
         }
         tracing::warn!(
@@ -337,15 +339,15 @@ impl LedgerStates<'_> {
         Ok(None)
     }
 
-    /// What another stored transaction changed.
-    fn steps_of(&self, at: TransactionPosition) -> Result<Rc<Steps>, StateError> {
+    /// What one stored transaction changed.
+    pub(super) fn steps_of(&self, at: TransactionPosition) -> Result<Rc<Steps>, StateError> {
         if let Some(steps) = self.others.borrow().get(&at) {
             return Ok(Rc::clone(steps));
         }
         let mut steps = Some(Steps::default());
         self.reader.transaction(at, |record| match transaction_changes(record.meta) {
             Ok(changes) => {
-                steps.iter_mut().for_each(|steps| steps.add_transaction(ALONE, 0, &changes));
+                steps.iter_mut().for_each(|steps| steps.add_transaction(Clock::ALONE, 0, &changes));
             }
             Err(_) => steps = None,
         })?;

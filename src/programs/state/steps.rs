@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::StateError;
 use crate::decode::{ChangeKind, EntryChange, LedgerChanges, TransactionChanges};
 
 /// A moment within a ledger; they sort in the order in which a ledger is closed: fees of all
@@ -38,6 +39,9 @@ pub(super) struct Clock {
 }
 
 impl Clock {
+    /// The parts of one transaction follow one another, however others are applied.
+    pub const ALONE: Self = Self { parallel_from: None };
+
     fn fee(order: u32) -> Moment {
         Moment { stage: Stage::Fees, order, part: 0 }
     }
@@ -64,6 +68,14 @@ impl Clock {
 
     fn after(self, order: u32) -> Moment {
         Moment { part: 2, ..self.operations(order) }
+    }
+
+    /// A moment of a transaction that was looked at [`ALONE`](Self::ALONE), among the others of its ledger.
+    fn among_others(self, alone: Moment, order: u32) -> Moment {
+        match alone.part {
+            0 => self.before(order),
+            part => Moment { part, ..self.operations(order) },
+        }
     }
 
     /// That of a ledger of which all is known.
@@ -107,10 +119,67 @@ pub(super) struct Step {
     pub is: Option<EntryXdr>,
 }
 
+/// Steps of one entry, in the order in which they happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct EntrySteps(Vec<Step>);
+
 /// Steps of entries, each by its XDR `LedgerKey`.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
-    of: HashMap<Vec<u8>, Vec<Step>>,
+    of: HashMap<Vec<u8>, EntrySteps>,
+}
+
+/// Where steps of entries are looked up.
+pub(super) trait StepsByKey {
+    /// Those of the entry under an XDR `LedgerKey`.
+    ///
+    /// # Errors
+    /// When they have to be read and cannot be.
+    fn steps_of_entry(&self, ledger_key: &[u8]) -> Result<EntrySteps, StateError>;
+}
+
+impl StepsByKey for Steps {
+    fn steps_of_entry(&self, ledger_key: &[u8]) -> Result<EntrySteps, StateError> {
+        Ok(self.of(ledger_key).clone())
+    }
+}
+
+impl EntrySteps {
+    /// The step at a moment.
+    pub fn at(&self, moment: Moment) -> Option<&Step> {
+        self.0.iter().find(|step| step.at == moment)
+    }
+
+    /// The last step before a moment.
+    pub fn last_before(&self, moment: Moment) -> Option<&Step> {
+        self.0.iter().rev().find(|step| step.at < moment)
+    }
+
+    /// The first step after a moment.
+    pub fn first_after(&self, moment: Moment) -> Option<&Step> {
+        self.0.iter().find(|step| step.at > moment)
+    }
+
+    /// The first step.
+    pub fn first(&self) -> Option<&Step> {
+        self.0.first()
+    }
+
+    /// The last step.
+    pub fn last(&self) -> Option<&Step> {
+        self.0.last()
+    }
+
+    /// Adds those of a transaction that was looked at [`ALONE`](Clock::ALONE). To be sorted once all are added.
+    pub fn add(&mut self, clock: Clock, order: u32, alone: &Self) {
+        let steps = alone.0.iter().cloned();
+        self.0.extend(steps.map(|step| Step { at: clock.among_others(step.at, order), ..step }));
+    }
+
+    /// Sorts them: those of transactions that were applied in parallel come in another order.
+    pub fn sort(&mut self) {
+        self.0.sort_by_key(|step| step.at);
+    }
 }
 
 impl Steps {
@@ -127,8 +196,7 @@ impl Steps {
 
     /// To be called once all transactions are added.
     pub fn sort(&mut self) {
-        // Stable, and in order already but where transactions are applied in parallel.
-        self.of.values_mut().for_each(|steps| steps.sort_by_key(|step| step.at));
+        self.of.values_mut().for_each(EntrySteps::sort);
     }
 
     /// What a whole ledger changed.
@@ -156,7 +224,7 @@ impl Steps {
 
     fn add_change(&mut self, at: Moment, change: &EntryChange<'_>) {
         let entry = change.entry.map(EntryXdr::from);
-        let steps = self.of.entry(change.key.to_ledger_key()).or_default();
+        let steps = &mut self.of.entry(change.key.to_ledger_key()).or_default().0;
         if let Some(last) = steps.last_mut().filter(|last| last.at == at) {
             last.is = entry;
             return;
@@ -170,33 +238,9 @@ impl Steps {
         steps.push(Step { at, was, is: entry });
     }
 
-    fn steps(&self, ledger_key: &[u8]) -> &[Step] {
-        self.of.get(ledger_key).map_or(&[], Vec::as_slice)
-    }
-
-    /// The step of an entry at a moment.
-    pub fn at(&self, ledger_key: &[u8], moment: Moment) -> Option<&Step> {
-        self.steps(ledger_key).iter().find(|step| step.at == moment)
-    }
-
-    /// The last step of an entry before a moment.
-    pub fn last_before(&self, ledger_key: &[u8], moment: Moment) -> Option<&Step> {
-        self.steps(ledger_key).iter().rev().find(|step| step.at < moment)
-    }
-
-    /// The first step of an entry after a moment.
-    pub fn first_after(&self, ledger_key: &[u8], moment: Moment) -> Option<&Step> {
-        self.steps(ledger_key).iter().find(|step| step.at > moment)
-    }
-
-    /// The first step of an entry.
-    pub fn first(&self, ledger_key: &[u8]) -> Option<&Step> {
-        self.steps(ledger_key).first()
-    }
-
-    /// The last step of an entry.
-    pub fn last(&self, ledger_key: &[u8]) -> Option<&Step> {
-        self.steps(ledger_key).last()
+    /// Those of one entry.
+    pub fn of(&self, ledger_key: &[u8]) -> &EntrySteps {
+        self.of.get(ledger_key).unwrap_or(const { &EntrySteps(Vec::new()) })
     }
 }
 
@@ -218,7 +262,7 @@ mod tests {
     use crate::decode::{EntryKey, EntryKind};
     use stellar_xdr::{Hash, LedgerEntry, LedgerEntryData, Limits, TtlEntry, WriteXdr};
 
-    const ONE_BY_ONE: Clock = Clock { parallel_from: None };
+    const ONE_BY_ONE: Clock = Clock::ALONE;
 
     fn change<'a>(kind: ChangeKind, entry: &'a [u8]) -> EntryChange<'a> {
         let key = EntryKey { kind: EntryKind::Account, body: b"body" };
@@ -244,23 +288,23 @@ mod tests {
         steps.add_transaction(ONE_BY_ONE, 5, &again);
         let key = change(State, b"").key.to_ledger_key();
         let moment = |order| ONE_BY_ONE.operations(order);
-        let step = steps.at(&key, moment(3)).unwrap();
+        let step = steps.of(&key).at(moment(3)).unwrap();
         assert_eq!((&step.was, &step.is), (&Was::There(b"b"[..].into()), &None));
-        let before = steps.last_before(&key, moment(3)).unwrap();
+        let before = steps.of(&key).last_before(moment(3)).unwrap();
         assert_eq!(before.is, Some(b"b"[..].into()));
-        assert_eq!(steps.last_before(&key, moment(4)).unwrap().is, Some(b"c"[..].into()));
-        let after = steps.first_after(&key, moment(4)).unwrap();
+        assert_eq!(steps.of(&key).last_before(moment(4)).unwrap().is, Some(b"c"[..].into()));
+        let after = steps.of(&key).first_after(moment(4)).unwrap();
         assert_eq!(
             (&after.was, &after.is),
             (&Was::Restored(b"d"[..].into()), &Some(b"e"[..].into()))
         );
-        assert_eq!(steps.first(&key).unwrap().was, Was::There(b"a"[..].into()));
-        assert_eq!(steps.last(&key).unwrap().at, moment(5));
-        assert_eq!(steps.at(b"other", moment(3)), None);
+        assert_eq!(steps.of(&key).first().unwrap().was, Was::There(b"a"[..].into()));
+        assert_eq!(steps.of(&key).last().unwrap().at, moment(5));
+        assert_eq!(steps.of(b"other").at(moment(3)), None);
         let untold =
             TransactionChanges { after: vec![change(Updated, b"x")], ..Default::default() };
         steps.add_transaction(ONE_BY_ONE, 6, &untold);
-        assert_eq!(steps.last(&key).unwrap().was, Was::Untold);
+        assert_eq!(steps.of(&key).last().unwrap().was, Was::Untold);
     }
 
     #[test]

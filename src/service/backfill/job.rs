@@ -21,7 +21,7 @@ use crate::observe::health::{Component, Health};
 use crate::pipeline::Ingested;
 use crate::service::Ledgers;
 use crate::service::ingest::{Ended, Ingestion};
-use crate::source::follow::{Followed, Follower, Patience, Reports, Task};
+use crate::source::follow::{Followed, Follower, Reports, Task, Timing};
 use crate::store::Durability;
 
 /// Names under which trouble is reported to health: of the sources, and of storing.
@@ -211,7 +211,7 @@ pub(super) async fn fill(
             metrics: Arc::clone(ledgers.metrics()),
             component: SOURCE,
         },
-        Patience::default(),
+        Timing::default(),
         StdRng::from_os_rng(),
     );
     let stored = noting(ledgers, progress);

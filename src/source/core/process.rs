@@ -42,7 +42,7 @@ pub(super) struct Caller {
     /// Where it works.
     pub directory: PathBuf,
     /// From SIGINT to SIGKILL.
-    pub patience: Duration,
+    pub within: Duration,
     pub storage: Arc<Storage>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Process {
     child: Child,
     lines: LastLines,
     outputs: Vec<JoinHandle<()>>,
-    patience: Duration,
+    within: Duration,
 }
 
 impl Caller {
@@ -102,7 +102,7 @@ impl Caller {
         }
         let child = Command::from(command).kill_on_drop(true).spawn().map_err(failed)?;
         let (lines, outputs) = (LastLines::default(), Vec::new());
-        let mut process = Process { command: name, child, lines, outputs, patience: self.patience };
+        let mut process = Process { command: name, child, lines, outputs, within: self.within };
         if let Some(errors) = process.child.stderr.take() {
             process.keep_lines(errors);
         }
@@ -141,11 +141,11 @@ impl Process {
     /// Stops it: SIGINT, and after a while SIGKILL. Whoever reads its stream must go on doing so.
     pub async fn stop(&mut self) -> Result<ExitStatus, CoreError> {
         self.signal(Signal::INT);
-        if let Ok(status) = timeout(self.patience, self.child.wait()).await {
+        if let Ok(status) = timeout(self.within, self.child.wait()).await {
             let failed = |source| CoreError::NotStarted { command: self.command.clone(), source };
             return status.map_err(failed);
         }
-        tracing::warn!("{} does not stop within {:?}: killed", self.command, self.patience);
+        tracing::warn!("{} does not stop within {:?}: killed", self.command, self.within);
         self.kill();
         self.ended().await
     }

@@ -190,7 +190,7 @@ pub struct CoreEntries {
 }
 
 impl CoreEntries {
-    /// Will ask the core that `port` tells of, with a patience of `timeouts`. Asks it nothing yet.
+    /// Will ask the core that `port` tells of, with these timeouts. Asks it nothing yet.
     ///
     /// # Errors
     /// When no HTTP client can be set up.

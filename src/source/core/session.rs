@@ -183,8 +183,8 @@ impl Runner {
         std::fs::create_dir_all(directory).map_err(failed(directory))?;
         write_config(&config, &table)?;
         let (binary, directory) = (self.plan.settings.binary.clone(), directory.to_owned());
-        let (patience, storage) = (limits.stop, Arc::clone(&self.plan.storage));
-        Ok((Caller { binary, config, directory, patience, storage }, table))
+        let (within, storage) = (limits.stop, Arc::clone(&self.plan.storage));
+        Ok((Caller { binary, config, directory, within, storage }, table))
     }
 
     /// The newest state of an archive of `table`, checked for its network.
@@ -426,8 +426,8 @@ impl Runner {
         process: &mut Process,
         frames: &mut Frames,
     ) -> Result<ExitStatus, CoreError> {
-        let patience = self.plan.settings.limits.stop;
-        match self.stop.or(timeout(patience, process.ended())).await {
+        let within = self.plan.settings.limits.stop;
+        match self.stop.or(timeout(within, process.ended())).await {
             Ok(Ok(status)) => status,
             _ => self.wind_down(process, frames, false).await,
         }

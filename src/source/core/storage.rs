@@ -119,10 +119,10 @@ impl Storage {
     }
 
     /// Stops every stellar-core that an earlier process left behind here, and removes its replays.
-    pub async fn take_over(&self, patience: Duration) -> Result<(), CoreError> {
+    pub async fn take_over(&self, within: Duration) -> Result<(), CoreError> {
         let begun = Instant::now();
         loop {
-            self.stop_left_behind(patience).await?;
+            self.stop_left_behind(within).await?;
             // Nobody else has it now, or soon.
             if self.open_guard()?.try_lock().is_ok() || begun.elapsed() > BEGINS_WITHIN {
                 return self.remove_replays();
@@ -131,14 +131,14 @@ impl Storage {
         }
     }
 
-    async fn stop_left_behind(&self, patience: Duration) -> Result<(), CoreError> {
+    async fn stop_left_behind(&self, within: Duration) -> Result<(), CoreError> {
         for pid in self.left_behind() {
             tracing::warn!(
                 pid,
                 "a stellar-core was left behind in {}: stopped",
                 self.root.display()
             );
-            self.stop(pid, patience).await?;
+            self.stop(pid, within).await?;
         }
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Storage {
         Ok(())
     }
 
-    async fn stop(&self, pid: i32, patience: Duration) -> Result<(), CoreError> {
+    async fn stop(&self, pid: i32, within: Duration) -> Result<(), CoreError> {
         let stuck =
             |reason: String| CoreError::LeftBehind { pid, storage: self.root.clone(), reason };
         for signal in [Signal::INT, Signal::KILL] {
@@ -164,7 +164,7 @@ impl Storage {
                 Err(error) => return Err(stuck(error.to_string())),
             }
             let asked = Instant::now();
-            while asked.elapsed() < patience {
+            while asked.elapsed() < within {
                 if !self.is_ours(pid) {
                     return Ok(());
                 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::flight::{Flight, Sent};
 use super::member::{Kind, Member, Trouble};
 use super::window::Window;
-use super::{Candidate, Covered, Patience, Refusal, Reports, SourceError};
+use super::{Candidate, Covered, Refusal, Reports, SourceError, Timing};
 use crate::domain::{LedgerSeq, Network, StartPoint};
 use crate::source::RawLedger;
 
@@ -67,7 +67,7 @@ pub struct Follower {
     network: Network,
     covered: Arc<dyn Covered>,
     reports: Reports,
-    patience: Patience,
+    timing: Timing,
     chance: StdRng,
     task: Task,
     /// The next ledger to send, once it is known where to begin.
@@ -103,7 +103,7 @@ impl Follower {
         network: Network,
         covered: Arc<dyn Covered>,
         reports: Reports,
-        patience: Patience,
+        timing: Timing,
         chance: StdRng,
     ) -> Self {
         let members: Vec<Member> = sources.into_iter().map(Member::new).collect();
@@ -113,7 +113,7 @@ impl Follower {
             network,
             covered,
             reports,
-            patience,
+            timing,
             chance,
             task,
             next: task.next,
@@ -261,7 +261,7 @@ impl Follower {
             return Err(FollowError::Lacking { ledger: next, reasons: self.reasons() });
         }
         let since = *self.progress.get_or_insert_with(Instant::now);
-        match self.patience.give_up {
+        match self.timing.give_up {
             Some(longest) if since.elapsed() > longest => Err(FollowError::Source(self.reasons())),
             _ => Ok(()),
         }

@@ -7,7 +7,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::time::Instant;
 
-use super::{Candidate, LedgerSource, Patience};
+use super::{Candidate, LedgerSource, Timing};
 use crate::domain::{LedgerRange, LedgerSeq};
 
 /// Failures in a row before a source counts as down; fewer are ordinary on a network.
@@ -166,8 +166,8 @@ impl Member {
     }
 
     /// When it should next be asked for its range.
-    pub fn survey_due(&self, patience: &Patience) -> Instant {
-        self.survey.map_or_else(Instant::now, |survey| survey.at + patience.survey)
+    pub fn survey_due(&self, timing: &Timing) -> Instant {
+        self.survey.map_or_else(Instant::now, |survey| survey.at + timing.survey)
     }
 
     /// The range that it last said, if it says one.
@@ -218,13 +218,13 @@ impl Member {
         trouble: Trouble,
         asked: Instant,
         asked_wait: Duration,
-        patience: &Patience,
+        timing: &Timing,
         chance: &mut StdRng,
     ) -> Duration {
         let doublings = self.failures.min(16);
         self.failures = self.failures.saturating_add(1);
-        let longest = patience.longest_retry;
-        let delay = patience.first_retry.saturating_mul(1 << doublings).min(longest);
+        let longest = timing.longest_retry;
+        let delay = timing.first_retry.saturating_mul(1 << doublings).min(longest);
         let delay = delay.mul_f64(chance.random_range(0.5..=1.0));
         let delay = delay.saturating_sub(asked.elapsed());
         let delay = delay.max(asked_wait.min(LONGEST_ASKED_WAIT));
@@ -240,7 +240,7 @@ impl Member {
         let now = Instant::now();
         self.rests_until = now + delay;
         self.good_probes = 0;
-        self.probe_wait = patience.survey;
+        self.probe_wait = timing.survey;
         self.probe_at = now + self.probe_wait;
         delay
     }
@@ -265,12 +265,12 @@ impl Member {
     }
 
     /// It was looked at while another source is in use, and the next ledger is `next`.
-    pub fn probed(&mut self, answer: Result<(), String>, next: LedgerSeq, patience: &Patience) {
+    pub fn probed(&mut self, answer: Result<(), String>, next: LedgerSeq, timing: &Timing) {
         let now = Instant::now();
         match answer {
             Ok(()) if self.reaches(next) => {
                 self.good_probes += 1;
-                self.probe_wait = patience.survey;
+                self.probe_wait = timing.survey;
                 let enough = match self.kind() {
                     // What was out of its window, and is inside now, was no failure of the source.
                     Some(Kind::Lacks) if self.out_of_range => 1,
@@ -285,7 +285,7 @@ impl Member {
             Err(reason) => {
                 self.out_of_range = false;
                 self.good_probes = 0;
-                self.probe_wait = (self.probe_wait * 2).min(patience.survey * LONGEST_PROBE_WAIT);
+                self.probe_wait = (self.probe_wait * 2).min(timing.survey * LONGEST_PROBE_WAIT);
                 if let Some(trouble) = &mut self.trouble
                     && trouble.kind == Kind::Fails
                 {

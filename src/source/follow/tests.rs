@@ -106,7 +106,7 @@ fn following(source: Scripted, next: Option<u32>, reports: Reports) -> Follower 
         Network::from_passphrase("Apply Load"),
         Arc::<world::Stored>::default(),
         reports,
-        Patience::default(),
+        Timing::default(),
         StdRng::seed_from_u64(7),
     )
 }
@@ -191,7 +191,7 @@ async fn waits_at_the_tip_without_counting_failures() {
     steps.extend([Yield(vec![5]), Ended]);
     let run = run_from(Some(5), Some((2, 4)), steps).await;
     assert_eq!(run.received, [5]);
-    assert_eq!(run.took, Patience::default().poll * 20);
+    assert_eq!(run.took, Timing::default().poll * 20);
     assert_eq!(is_down(&run.health), None);
 }
 
@@ -200,8 +200,8 @@ async fn backs_off_and_heals() {
     let run = run_from(Some(5), None, vec![Fails, Fails, Yield(vec![5]), Ended]).await;
     assert_eq!(run.received, [5]);
     assert_eq!(is_down(&run.health), None);
-    let patience = Patience::default();
-    assert!(run.took >= patience.first_retry / 2 * 3 && run.took <= patience.first_retry * 3);
+    let timing = Timing::default();
+    assert!(run.took >= timing.first_retry / 2 * 3 && run.took <= timing.first_retry * 3);
 
     let run = run_from(Some(5), None, vec![Fails]).await;
     assert!(run.result.is_none());
@@ -214,7 +214,7 @@ async fn backs_off_and_heals() {
 async fn a_call_that_hangs_counts_as_a_failure() {
     let run = run_from(Some(5), None, vec![Hangs, Yield(vec![5]), Ended]).await;
     assert_eq!(run.received, [5]);
-    assert!(run.took >= Patience::default().call);
+    assert!(run.took >= Timing::default().call);
     let run = run_from(Some(5), None, vec![Hangs]).await;
     assert!(is_down(&run.health).unwrap().starts_with("the script did not answer within"));
 }
@@ -281,5 +281,5 @@ async fn waits_as_long_as_it_is_asked_to_but_not_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn what_a_failed_call_took_counts_as_waited() {
     let run = run_from(Some(5), None, vec![Hangs, Hangs, Yield(vec![5]), Ended]).await;
-    assert_eq!(run.took, Patience::default().call * 2);
+    assert_eq!(run.took, Timing::default().call * 2);
 }

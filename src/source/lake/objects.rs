@@ -234,8 +234,8 @@ impl<A: Addressing> Objects<A> {
     /// The whole body; one that comes too slowly is given up.
     pub async fn body(&self, response: Response, key: &str) -> Result<Bytes, LakeError> {
         let length = response.content_length().unwrap_or(USUAL_LENGTH);
-        let patience = GRACE.saturating_add(Duration::from_secs(length / SLOWEST));
-        match timeout(patience, read_capped(response, MOST_DOWNLOADED)).await {
+        let within = GRACE.saturating_add(Duration::from_secs(length / SLOWEST));
+        match timeout(within, read_capped(response, MOST_DOWNLOADED)).await {
             Ok(Ok(body)) => Ok(body),
             Ok(Err(HttpError::TooLong(most))) => {
                 let place = self.addressing.place(key);
@@ -243,7 +243,7 @@ impl<A: Addressing> Objects<A> {
             }
             Ok(Err(error)) => Err(self.failed(key, error)),
             Err(_) => {
-                let seconds = patience.as_secs();
+                let seconds = within.as_secs();
                 Err(self.failed(key, format!("{length} bytes did not come within {seconds} s")))
             }
         }

@@ -318,21 +318,21 @@ impl Subject<'_> {
 
     /// The wanted ledgers in the order of their ids, in portions.
     fn windows(&self) -> Vec<Vec<LedgerRange>> {
-        let (mut windows, mut window, mut room) = (Vec::new(), Vec::new(), WINDOW);
+        let (mut windows, mut window, mut free) = (Vec::new(), Vec::new(), WINDOW);
         for run in self.coverage.runs() {
             let mut left = LedgerRange {
                 first: run.ledgers.first.max(self.wanted.first),
                 last: run.ledgers.last.min(self.wanted.last),
             };
             while !left.is_empty() {
-                let taken = left.len().min(room);
+                let taken = left.len().min(free);
                 // Within the range, so it fits.
                 let last = LedgerSeq(left.first.0 + (taken - 1) as u32);
                 window.push(LedgerRange { first: left.first, last });
-                room -= taken;
-                if room == 0 {
+                free -= taken;
+                if free == 0 {
                     windows.push(std::mem::take(&mut window));
-                    room = WINDOW;
+                    free = WINDOW;
                 }
                 let Some(next) = last.next() else { break };
                 left.first = next;

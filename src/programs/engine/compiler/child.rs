@@ -31,7 +31,7 @@ pub enum CompileFailure {
 /// When it cannot be read or nothing be answered.
 pub fn run(instance_memory: usize) -> Result<(), CompileFailure> {
     // Programs that run and ledgers that come belong to others.
-    Priority::Patient.take();
+    Priority::Background.take();
     let mut answer = io::stdout().lock();
     let mut trouble =
         |what: &dyn Display| Kind::Trouble.answer(&mut answer, what.to_string().as_bytes());

@@ -54,7 +54,7 @@ fn read(stream: &TcpStream) -> Question {
     (head, String::from_utf8(body).unwrap())
 }
 
-fn patience() -> Timeouts {
+fn timeouts() -> Timeouts {
     Timeouts { idle: Duration::from_millis(200), ..Timeouts::default() }
 }
 
@@ -105,7 +105,7 @@ type Found = (LedgerSeq, Vec<Option<(LedgerEntry, Option<u32>)>>);
 async fn ask(reach: Reach, keys: &[LedgerKey]) -> Result<Found, String> {
     let port = QueryPort::default();
     let _asked = port.ask_at(reach);
-    let core = CoreEntries::new(port, patience()).unwrap();
+    let core = CoreEntries::new(port, timeouts()).unwrap();
     let held = core.look_up(keys).await.map_err(|error| error.to_string())?;
     let entries = held.entries.into_iter();
     Ok((held.as_of, entries.map(|one| one.map(|one| (one.entry, one.live_until))).collect()))
@@ -224,7 +224,7 @@ async fn an_answer_from_before_what_was_streamed_is_waited_out() {
     let open = query.ask_at(Reach::of(port, 26));
     query.streamed(LedgerSeq(43));
     query.streamed(LedgerSeq(42));
-    let core = CoreEntries::new(query.clone(), patience()).unwrap();
+    let core = CoreEntries::new(query.clone(), timeouts()).unwrap();
     assert_eq!(core.look_up(&[account(1)]).await.unwrap().as_of, LedgerSeq(43));
     assert_eq!(questions.lock().len(), 3);
     // A core that is gone is not asked, and the next one has streamed nothing yet.

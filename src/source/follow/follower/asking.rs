@@ -147,7 +147,7 @@ impl Follower {
         out: &'o mpsc::Sender<RawLedger>,
     ) -> Option<mpsc::Permit<'o, RawLedger>> {
         loop {
-            let due = self.members[index].survey_due(&self.patience);
+            let due = self.members[index].survey_due(&self.timing);
             tokio::select! {
                 biased;
                 permit = out.reserve() => return permit.ok(),
@@ -177,7 +177,7 @@ impl Follower {
         if bounded || (index > 0 && far && !member.source.replays()) {
             return Err(Fault::of(Kind::Lacks, format!("{name} does not have ledger {next} yet")));
         }
-        let poll = member.source.poll().unwrap_or(self.patience.poll);
+        let poll = member.source.poll().unwrap_or(self.timing.poll);
         member.rest(Instant::now() + poll);
         self.works(index);
         Ok(Outcome::Answered)
@@ -223,7 +223,7 @@ impl Follower {
         };
         if next.is_none() {
             // It has nothing yet.
-            self.members[index].rest(Instant::now() + self.patience.poll);
+            self.members[index].rest(Instant::now() + self.timing.poll);
             self.works(index);
         }
         self.next = next;
@@ -232,7 +232,7 @@ impl Follower {
 
     /// From time to time, asks what the source has; compares what it last said with the ledger needed.
     async fn survey(&mut self, index: usize, next: LedgerSeq) -> Result<(), Fault> {
-        if self.members[index].survey_due(&self.patience) <= Instant::now() {
+        if self.members[index].survey_due(&self.timing) <= Instant::now() {
             let range = self.call(index, |source| source.range()).await?;
             self.surveyed(index, range);
         }
@@ -295,7 +295,7 @@ impl Follower {
 
     /// Looks at a source while another one is in use.
     pub(super) async fn probe(&mut self, index: usize) {
-        let (limit, name) = (self.patience.probe, self.members[index].source.name());
+        let (limit, name) = (self.timing.probe, self.members[index].source.name());
         let looked = timeout(limit, async {
             self.check_network(index).await?;
             self.call(index, |source| source.range()).await
@@ -316,7 +316,7 @@ impl Follower {
             Err(Fault::Hung(reason) | Fault::Trouble(Trouble { reason, .. }, _)) => Err(reason),
         };
         let next = self.next.unwrap_or_default();
-        self.members[index].probed(answer, next, &self.patience);
+        self.members[index].probed(answer, next, &self.timing);
     }
 
     /// Notes what a source says it has.
@@ -334,7 +334,7 @@ impl Follower {
         index: usize,
         question: impl for<'s> FnOnce(&'s mut dyn LedgerSource) -> BoxFuture<'s, Result<T, SourceError>>,
     ) -> Result<T, Fault> {
-        let (limit, silence) = (self.patience.call, self.patience.silence.min(self.patience.call));
+        let (limit, silence) = (self.timing.call, self.timing.silence.min(self.timing.call));
         let name = self.members[index].source.name();
         let mut answer = pin!(question(self.members[index].source.as_mut()));
         if let Ok(answer) = timeout(silence, &mut answer).await {

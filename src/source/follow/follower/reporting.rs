@@ -28,7 +28,7 @@ impl Follower {
                 return;
             }
         };
-        let delay = member.fails(trouble, asked, wait, &self.patience, &mut self.chance);
+        let delay = member.fails(trouble, asked, wait, &self.timing, &mut self.chance);
         member.lacks(self.next.unwrap_or_default());
         let (failures, retry_in_ms) = (member.failures(), delay.as_millis() as u64);
         let reason = member.reason().unwrap_or_default();

@@ -256,7 +256,7 @@ impl World {
                 metrics: Arc::clone(&metrics),
                 component: COMPONENT,
             },
-            Patience::default(),
+            Timing::default(),
             StdRng::seed_from_u64(7),
         );
         let following =
