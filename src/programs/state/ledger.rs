@@ -1,7 +1,7 @@
 //! The states before the transactions of one ledger: what the ledger itself says of an entry, and then
 //! what [`neighbours`](super::neighbours) and [`upstream`](super::upstream) know.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -19,13 +19,9 @@ use crate::decode::{EntryKey, EntryKind, transaction_changes};
 use crate::domain::LedgerSeq;
 use crate::store::{EntryReader, Store, StoreError, TransactionPosition};
 
-/// Entries of one ledger that are looked up singly, before all its transactions are read. Lookups cost some
-/// microseconds each, and to read a public ledger half a millisecond, which a program with one call in it would
-/// pay for four entries.
-const MOST_SINGLY: usize = 48;
-
-/// Transactions of one ledger that changed one entry; where there are more, all are read.
-const MOST_CHANGERS: usize = 8;
+/// Entries of one ledger for which the index is asked whether all its transactions have to be read. A lookup costs
+/// some microseconds, to read a public ledger half a millisecond.
+const MOST_LOOKUPS: usize = 48;
 
 /// From this protocol on smart-contract transactions are applied in parallel (CAP-63).
 const PARALLEL_SINCE: u32 = 23;
@@ -53,8 +49,8 @@ pub struct LedgerStates<'a> {
     clock: Clock,
     /// What the stored transactions of the ledger changed, once all of them were read.
     all_steps: OnceCell<Steps>,
-    /// The same of single entries that were asked for before that.
-    some_steps: RefCell<HashMap<Vec<u8>, EntrySteps>>,
+    /// How often the index was asked whether that is necessary.
+    lookups: Cell<usize>,
     /// What single transactions changed, of this ledger or of others.
     pub(super) others: RefCell<HashMap<TransactionPosition, Rc<Steps>>>,
 }
@@ -109,7 +105,7 @@ impl<'s> States<'s> {
             ledger,
             clock,
             all_steps: OnceCell::new(),
-            some_steps: RefCell::default(),
+            lookups: Cell::default(),
             others: RefCell::default(),
         })
     }
@@ -171,34 +167,28 @@ impl<'a> LedgerStates<'a> {
         Ok(self.all_steps.get_or_init(|| steps))
     }
 
-    /// What the stored transactions of the ledger changed of one entry, by the index; none when it is better
-    /// to read all transactions.
-    fn some_steps(&self, ledger_key: &[u8]) -> Result<Option<EntrySteps>, StateError> {
-        if let Some(steps) = self.some_steps.borrow().get(ledger_key) {
-            return Ok(Some(steps.clone()));
+    /// Whether the index has another transaction of the ledger that changed an entry of a contract. It is not
+    /// asked about accounts, since it does not have what precedes and follows operations; nor for ever.
+    fn is_changed_by_another(&self, key: &EntryKey<'_>, own: u32) -> Result<bool, StateError> {
+        let lookups = self.lookups.get();
+        if !is_of_contract(key) || lookups == MOST_LOOKUPS {
+            return Ok(true);
         }
-        // The index does not have what precedes and follows operations, which is about accounts.
-        let Some(key) = EntryKey::from_ledger_key(ledger_key).filter(is_of_contract) else {
-            return Ok(None);
-        };
-        if self.some_steps.borrow().len() >= MOST_SINGLY {
-            return Ok(None);
-        }
-        let mut steps = EntrySteps::default();
+        self.lookups.set(lookups + 1);
         let mut at = self.start();
-        for _ in 0..=MOST_CHANGERS {
-            match self.reader.next_change(&key, at)?.filter(|next| next.ledger == self.ledger) {
-                Some(next) => at = next,
-                None => {
-                    steps.sort();
-                    self.some_steps.borrow_mut().insert(ledger_key.to_vec(), steps.clone());
-                    return Ok(Some(steps));
-                }
+        while let Some(next) = self.reader.next_change(key, at)? {
+            if next.ledger != self.ledger || next.application_order != own {
+                return Ok(next.ledger == self.ledger);
             }
-            let changed = self.steps_of(at)?;
-            steps.add(self.clock, at.application_order, changed.of(ledger_key));
+            at = next;
         }
-        Ok(None)
+        Ok(false)
+    }
+
+    /// For questions of one of its transactions.
+    pub(super) fn of_transaction(&self, order: u32) -> Result<OfTransaction<'_>, StateError> {
+        let at = TransactionPosition { ledger: self.ledger, application_order: order };
+        Ok(OfTransaction { of: self, order, steps: self.steps_of(at)? })
     }
 
     /// What is stored of an entry.
@@ -206,21 +196,25 @@ impl<'a> LedgerStates<'a> {
         if let Some(found) = self.in_ledger(wanted, order)? {
             return Ok(Some(found));
         }
-        if wanted.is_of_contract() { self.near_contract(wanted) } else { self.near_account(wanted) }
+        if wanted.is_of_contract() {
+            self.near_contract(wanted, order)
+        } else {
+            self.near_account(wanted)
+        }
     }
 
     /// What the ledger itself says of an entry.
     fn in_ledger(&self, wanted: &Wanted<'_>, order: u32) -> Result<Option<Found>, StateError> {
-        let moment = self.clock.operations(order);
-        let steps = self.steps_of_entry(wanted.xdr)?;
-        if let Some(step) = steps.at(moment)
-            && let Some(found) = before_step(wanted, self, step, self.ledger)?
+        let own = self.of_transaction(order)?;
+        if let Some(step) = own.steps.of(wanted.xdr).at(Clock::ALONE.operations(0))
+            && let Some(found) = before_step(wanted, &*own.steps, step, self.ledger)?
         {
             return Ok(Some(found));
         }
+        let moment = self.clock.operations(order);
         // Once the first smart-contract transaction is applied nothing else is, so these are all.
         if self.is_complete() {
-            let found = self.around(wanted, self, moment)?;
+            let found = self.around(wanted, &own, moment)?;
             if found.is_some() || wanted.is_of_contract() {
                 return Ok(found);
             }
@@ -228,8 +222,9 @@ impl<'a> LedgerStates<'a> {
         if let Some(raw) = self.states.raw.get(self.ledger)? {
             return self.around(wanted, &raw.steps, raw.clock.operations(order));
         }
+        let steps = own.steps_of_entry(wanted.xdr)?;
         match steps.first_after(moment).filter(|step| is_older(step, self.ledger)) {
-            Some(step) => before_step(wanted, self, step, self.ledger),
+            Some(step) => before_step(wanted, &own, step, self.ledger),
             None => Ok(None),
         }
     }
@@ -288,7 +283,7 @@ impl<'a> LedgerStates<'a> {
             Ok((only_read && !is_own).then_some(step.is.is_some()))
         };
         if self.is_complete() {
-            return doubt(self, self.clock);
+            return doubt(&self.of_transaction(order)?, self.clock);
         }
         match self.states.raw.get(self.ledger)? {
             Some(raw) => doubt(&raw.steps, raw.clock),
@@ -309,7 +304,7 @@ impl<'a> LedgerStates<'a> {
                 return Ok(Known::Absent);
             }
             // Of a temporary entry that may have lived too long, nobody can say whether it was there.
-            if !live && !lives && !self.lives_later(wanted)? {
+            if !live && !lives && !self.lives_later(wanted, order)? {
                 return Ok(Known::Unknown);
             }
         }
@@ -317,14 +312,24 @@ impl<'a> LedgerStates<'a> {
     }
 }
 
-impl StepsByKey for LedgerStates<'_> {
+/// What happened to entries in a ledger, as one of its transactions asks for it.
+pub(super) struct OfTransaction<'a> {
+    of: &'a LedgerStates<'a>,
+    order: u32,
+    /// What the transaction itself changed.
+    steps: Rc<Steps>,
+}
+
+impl StepsByKey for OfTransaction<'_> {
     fn steps_of_entry(&self, ledger_key: &[u8]) -> Result<EntrySteps, StateError> {
-        if self.all_steps.get().is_none()
-            && let Some(steps) = self.some_steps(ledger_key)?
+        let Self { of, order, steps } = self;
+        if of.all_steps.get().is_none()
+            && let Some(key) = EntryKey::from_ledger_key(ledger_key)
+            && !of.is_changed_by_another(&key, *order)?
         {
-            return Ok(steps);
+            return Ok(steps.of(ledger_key).of_order(of.clock, *order));
         }
-        Ok(self.all_steps()?.of(ledger_key).clone())
+        Ok(of.all_steps()?.of(ledger_key).clone())
     }
 }
 

@@ -70,13 +70,17 @@ impl LedgerStates<'_> {
 
     /// Of contract data, code and times to live, which nothing but smart-contract transactions and time
     /// change. The ledger itself does not change the entry.
-    pub(super) fn near_contract(&self, wanted: &Wanted<'_>) -> Result<Option<Found>, StateError> {
+    pub(super) fn near_contract(
+        &self,
+        wanted: &Wanted<'_>,
+        order: u32,
+    ) -> Result<Option<Found>, StateError> {
         match self.reader.last_change(&wanted.key, self.start())? {
             Some(at) if self.is_connected(at.ledger) => {
                 if wanted.key.kind == EntryKind::Ttl {
                     return match self.time_left_by(wanted, at)? {
                         Some(found) => self.unless_contradicted(wanted, found),
-                        None => self.after_contract(wanted),
+                        None => self.after_contract(wanted, order),
                     };
                 }
                 let Some(changer) = self.changer(wanted, at)? else { return Ok(None) };
@@ -88,7 +92,7 @@ impl LedgerStates<'_> {
             None if self.is_from_the_first() || self.has_its_contract_from_the_first(wanted)? => {
                 self.unless_contradicted(wanted, Found::Absent)
             }
-            Some(_) | None => self.after_contract(wanted),
+            Some(_) | None => self.after_contract(wanted, order),
         }
     }
 
@@ -186,8 +190,8 @@ impl LedgerStates<'_> {
     }
 
     /// What the next transaction that changes an entry found.
-    fn after_contract(&self, wanted: &Wanted<'_>) -> Result<Option<Found>, StateError> {
-        if self.steps_of_entry(wanted.xdr)?.first().is_some() {
+    fn after_contract(&self, wanted: &Wanted<'_>, order: u32) -> Result<Option<Found>, StateError> {
+        if self.of_transaction(order)?.steps_of_entry(wanted.xdr)?.first().is_some() {
             // It finds what this ledger left.
             return Ok(None);
         }
@@ -210,8 +214,8 @@ impl LedgerStates<'_> {
 
     /// Whether a temporary entry was certainly alive, because a later transaction found it so and
     /// unchanged: nothing makes one live again whose time has passed.
-    pub(super) fn lives_later(&self, wanted: &Wanted<'_>) -> Result<bool, StateError> {
-        Ok(matches!(self.after_contract(wanted)?, Some(Found::There { live: true, .. })))
+    pub(super) fn lives_later(&self, wanted: &Wanted<'_>, order: u32) -> Result<bool, StateError> {
+        Ok(matches!(self.after_contract(wanted, order)?, Some(Found::There { live: true, .. })))
     }
 
     /// Of accounts and trustlines, which any transaction may change.

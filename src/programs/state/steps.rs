@@ -170,14 +170,14 @@ impl EntrySteps {
         self.0.last()
     }
 
-    /// Adds those of a transaction that was looked at [`ALONE`](Clock::ALONE). To be sorted once all are added.
-    pub fn add(&mut self, clock: Clock, order: u32, alone: &Self) {
-        let steps = alone.0.iter().cloned();
-        self.0.extend(steps.map(|step| Step { at: clock.among_others(step.at, order), ..step }));
+    /// Those of a transaction that was looked at [`ALONE`](Clock::ALONE), among the others of its ledger.
+    pub fn of_order(&self, clock: Clock, order: u32) -> Self {
+        let among = |step: &Step| Step { at: clock.among_others(step.at, order), ..step.clone() };
+        Self(self.0.iter().map(among).collect())
     }
 
     /// Sorts them: those of transactions that were applied in parallel come in another order.
-    pub fn sort(&mut self) {
+    fn sort(&mut self) {
         self.0.sort_by_key(|step| step.at);
     }
 }
