@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 pub use cell::{Cell, Entry, Shown};
 pub(super) use shelf::Shelved;
@@ -44,7 +44,7 @@ pub struct Registry {
     entries: RwLock<BTreeMap<ProgramId, Arc<Entry>>>,
     /// Bytes of the rows of all of an owner's programs.
     owner_bytes: Mutex<BTreeMap<Owner, Arc<AtomicU64>>>,
-    /// Held while names and numbers are given out.
+    /// Held while names and numbers are given out, and while compiled modules are kept and forgotten.
     deploying: Mutex<()>,
 }
 
@@ -185,7 +185,7 @@ impl Registry {
         let sha256 = entry.shown().manifest.module;
         let because = match self.store.module(&sha256)? {
             None => "its module is not in the store: deploy it anew".to_owned(),
-            Some(code) => match self.engine.load_and_keep(&code) {
+            Some(code) => match self.engine.load_and_keep(&code, || self.unless_deleted(entry)) {
                 Ok(module) => {
                     // Two threads may have come at once; the modules are the same.
                     let _ = entry.module.set(module);
@@ -203,6 +203,13 @@ impl Registry {
         };
         self.stop(entry, &because)?;
         Ok(Some(because))
+    }
+
+    /// Keeps programs from being deleted while this is held; none when this one is deleted already.
+    fn unless_deleted(&self, entry: &Entry) -> Option<MutexGuard<'_, ()>> {
+        let deploying = self.deploying.lock();
+        let is_deleted = entry.lock().deleted;
+        (!is_deleted).then_some(deploying)
     }
 
     /// Stops a program until its owner resumes it.

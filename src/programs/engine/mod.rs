@@ -249,14 +249,19 @@ impl Engine {
         Ok(self.load_with(code, sha256, || Ok(()))?.0)
     }
 
-    /// The module ready to run, as [`load`](Self::load) does it, and kept if it was compiled now.
+    /// The module ready to run, as [`load`](Self::load) does it, and kept if it was compiled now and
+    /// `is_wanted` gives something, which is held until it is written: nobody can forget it meanwhile.
     ///
     /// # Errors
     /// When it cannot be compiled.
-    pub fn load_and_keep(&self, code: &[u8]) -> Result<Module, EngineError> {
+    pub fn load_and_keep<G>(
+        &self,
+        code: &[u8],
+        is_wanted: impl FnOnce() -> Option<G>,
+    ) -> Result<Module, EngineError> {
         let sha256 = Hash32(Sha256::digest(code).into());
         let (module, is_new) = self.load_with(code, sha256, || Ok(()))?;
-        if is_new {
+        if is_new && let Some(_held) = is_wanted() {
             self.keep(&module);
         }
         Ok(module)
