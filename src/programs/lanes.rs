@@ -2,7 +2,8 @@
 //!
 //! Programs belong to people who do not know each other, and one that loops until its fuel is gone
 //! must not hold up the others. So programs whose turns have been short have threads of their own, and
-//! the slow ones another, of low priority. On each, whoever has used the least time is next.
+//! the slow ones another, of low priority. One that has not had a turn yet may be either: it waits for others
+//! of its kind and not for slow ones. On each thread, whoever has used the least time is next.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -51,6 +52,8 @@ const NEWEST_COUNTS: u32 = 25;
 /// A thread's choice of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
+    /// Programs that have not had a turn in which there was something to do.
+    New,
     /// Programs whose turns are short.
     Fast,
     /// The others.
@@ -92,7 +95,7 @@ struct Slot {
     used: Duration,
     /// Moving average of its turns in which something was done.
     usual: Duration,
-    slow: bool,
+    lane: Lane,
     busy: bool,
     /// When it may have its next turn; none when it has nothing to do.
     due: Option<Instant>,
@@ -109,8 +112,7 @@ impl Lanes {
         let slot = Slot {
             used: state.least_used(),
             usual: Duration::ZERO,
-            // Until it has shown otherwise.
-            slow: true,
+            lane: Lane::New,
             busy: false,
             due: Some(Instant::now()),
             later: false,
@@ -193,19 +195,16 @@ impl Lanes {
             Turn::Later(wait) | Turn::Failed(wait) => Some(now + wait),
         };
         // Whoever waited in vain for somebody else's answer must not hold up those who need none.
-        slot.slow |= matches!(outcome, Turn::Failed(_)) && took >= 2 * SHORT_TURN;
+        if matches!(outcome, Turn::Failed(_)) && took >= 2 * SHORT_TURN {
+            slot.lane = Lane::Slow;
+        }
         if let Turn::Worked { held_up } = outcome {
             slot.usual = (slot.usual * (100 - NEWEST_COUNTS) + took * NEWEST_COUNTS) / 100;
             // One long turn does, and it takes several short ones to come back.
-            slot.slow = held_up || (slot.slow && slot.usual > SHORT_TURN * 3 / 2);
+            let is_still_slow = slot.lane == Lane::Slow && slot.usual > SHORT_TURN * 3 / 2;
+            slot.lane = if held_up || is_still_slow { Lane::Slow } else { Lane::Fast };
         }
         self.changed.notify_all();
-    }
-}
-
-impl Lane {
-    fn takes(self, slot: &Slot) -> bool {
-        slot.slow == (self == Self::Slow)
     }
 }
 
@@ -217,13 +216,13 @@ impl State {
     }
 
     fn choose(&self, lane: Lane, now: Instant) -> Option<ProgramId> {
-        let ready = self.ready(now).filter(|(_, slot)| lane.takes(slot));
+        let ready = self.ready(now).filter(|(_, slot)| slot.lane == lane);
         ready.min_by_key(|(_, slot)| slot.used).map(|(id, _)| *id)
     }
 
     fn earliest_due(&self, lane: Lane) -> Option<Instant> {
         let waiting = self.slots.values().filter(|slot| !slot.busy);
-        waiting.filter(|slot| lane.takes(slot)).filter_map(|slot| slot.due).min()
+        waiting.filter(|slot| slot.lane == lane).filter_map(|slot| slot.due).min()
     }
 
     /// Who comes or wakes up gets no credit for the time when it had nothing to do.
@@ -248,26 +247,38 @@ mod tests {
         let lanes = Lanes::default();
         for program in [FAST, SLOW] {
             lanes.add(program);
-            assert_eq!(lanes.next(Lane::Slow), Some(program));
+            assert_eq!(lanes.next(Lane::New), Some(program));
             lanes.done(program, SHORT, Duration::ZERO);
         }
         lanes
     }
 
     #[test]
-    fn a_program_is_slow_until_it_has_shown_otherwise() {
+    fn a_program_is_new_until_it_has_done_something() {
         let lanes = Lanes::default();
         lanes.add(FAST);
-        let slow = |lanes: &Lanes| lanes.state.lock().slots[&FAST].slow;
+        let lane = |lanes: &Lanes| lanes.state.lock().slots[&FAST].lane;
         for _ in 0..3 {
-            assert_eq!(lanes.next(Lane::Slow), Some(FAST));
+            assert_eq!(lanes.next(Lane::New), Some(FAST));
             lanes.done(FAST, Turn::Idle, Duration::ZERO);
-            assert!(slow(&lanes), "there was nothing to do");
+            assert_eq!(lane(&lanes), Lane::New, "there was nothing to do");
             lanes.wake(None);
         }
-        assert_eq!(lanes.next(Lane::Slow), Some(FAST));
+        assert_eq!(lanes.next(Lane::New), Some(FAST));
         lanes.done(FAST, SHORT, SHORT_TURN);
-        assert!(!slow(&lanes));
+        assert_eq!(lane(&lanes), Lane::Fast);
+    }
+
+    #[test]
+    fn a_new_program_does_not_wait_for_a_slow_one() {
+        let lanes = Lanes::default();
+        lanes.add(SLOW);
+        assert_eq!(lanes.next(Lane::New), Some(SLOW));
+        lanes.done(SLOW, Turn::Worked { held_up: true }, 20 * SHORT_TURN);
+        // It is at it again, on the thread of slow ones.
+        assert_eq!(lanes.next(Lane::Slow), Some(SLOW));
+        lanes.add(FAST);
+        assert_eq!(lanes.next(Lane::New), Some(FAST));
     }
 
     #[test]

@@ -49,7 +49,9 @@ pub use trial::{Trial, TrialOn, Tried, TriedRun, TriedTransaction};
 
 use backfill::Backfill;
 use backfills::Backfills;
-use engine::{CacheSettings, CheckRules, Engine, EngineSettings, Limits, THREAD_STACK};
+use engine::{
+    BACKGROUND_RUNS, CacheSettings, CheckRules, Engine, EngineSettings, Limits, THREAD_STACK,
+};
 use feeder::Feeder;
 use lanes::{Lane, Lanes};
 use live::Live;
@@ -73,6 +75,17 @@ use crate::tables::schema::SchemaLimits;
 
 /// Directory of compiled modules in the data directory.
 const COMPILED: &str = "compiled";
+/// Threads that run programs on new ledgers, and whose turn each of them gives.
+const LIVE: [(&str, Lane); 2] = [("programs-1", Lane::Fast), ("programs-2", Lane::Fast)];
+/// The same, of low priority.
+const LIVE_IN_BACKGROUND: [(&str, Lane); 2] =
+    [("programs-new", Lane::New), ("programs-slow", Lane::Slow)];
+/// Threads that run programs on ledgers that were stored before, of low priority.
+const BACKFILLING: [(&str, Lane); 3] = [
+    ("programs-backfill-new", Lane::New),
+    ("programs-backfill", Lane::Fast),
+    ("programs-backfill-slow", Lane::Slow),
+];
 /// Modules that are checked and compiled at a time, to be deployed, of different owners.
 const DEPLOYS_AT_ONCE: u64 = 2;
 /// Trials at a time, of different owners.
@@ -223,20 +236,17 @@ impl Programs {
     }
 
     fn start_threads(&self, health: Arc<Health>) {
+        const { assert!(LIVE_IN_BACKGROUND.len() + BACKFILLING.len() == BACKGROUND_RUNS) };
         let mut threads = Vec::new();
-        for (name, lane, priority) in [
-            ("programs-1", Lane::Fast, Priority::Prompt),
-            ("programs-2", Lane::Fast, Priority::Prompt),
-            ("programs-slow", Lane::Slow, Priority::Background),
-        ] {
+        let prompt = LIVE.map(|(name, lane)| (name, lane, Priority::Prompt));
+        let background = LIVE_IN_BACKGROUND.map(|(name, lane)| (name, lane, Priority::Background));
+        for (name, lane, priority) in prompt.into_iter().chain(background) {
             let (lanes, live) = (Arc::clone(&self.lanes), Arc::clone(&self.live));
             threads.extend(spawn(name, priority, &health, move || {
                 lanes.work(lane, |program| live.turn(program));
             }));
         }
-        for (name, lane) in
-            [("programs-backfill", Lane::Fast), ("programs-backfill-slow", Lane::Slow)]
-        {
+        for (name, lane) in BACKFILLING {
             let backfills = Arc::clone(&self.backfills);
             let work = move || backfills.work(lane);
             threads.extend(spawn(name, Priority::Background, &health, work));

@@ -73,7 +73,7 @@ pub use interface::{EMIT, EnvFunction, env_functions};
 pub use limits::Limits;
 pub use module::Module;
 pub use run::{GuestFault, Invocation, Outcome, Program, Recorded, RunError};
-pub use settings::{CacheSettings, EngineSettings, THREAD_STACK};
+pub use settings::{BACKGROUND_RUNS, CacheSettings, EngineSettings, THREAD_STACK};
 pub use targets::Targets;
 pub(super) use thread_clock::ThreadClock;
 
@@ -214,8 +214,8 @@ impl Engine {
         guest_memory::define(&mut linker).map_err(setup)?;
         emitting::define(&mut linker).map_err(setup)?;
         let compiled = CompiledModules::new(&settings)?;
+        let places = Places::new(&settings);
         let compiler = Compiler::new(settings.compiler, settings.instance_memory);
-        let places = Places::new(settings.concurrent_runs);
         let watch = Watch::start(wasmtime.clone()).map_err(EngineError::Thread)?;
         let mut marker = [0; 32];
         rand::rng().fill_bytes(&mut marker);

@@ -1,11 +1,12 @@
 //! How many runs there are at a time. Each has instances and a stack of its own, and there is room for
 //! so many.
 
+use super::settings::EngineSettings;
 use crate::budget::{Budget, Holder, Limits, Refusal, Share, Usage};
 use crate::priority::Priority;
 
-/// Budgets of runs. Each has as many places as there may be runs of one priority.
-pub(super) const BUDGETS: usize = 2;
+/// Budgets of runs, one for each priority.
+const BUDGETS: usize = 2;
 
 /// Places for runs, for threads of each priority apart: those that can wait do not hold up the others.
 pub(super) struct Places {
@@ -14,10 +15,15 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn new(at_a_time: usize) -> Self {
-        let all = u64::try_from(at_a_time).unwrap_or(u64::MAX).max(1);
-        let budget = |name| Budget::new(name, Limits::with_any_waiting(all, 1));
-        Self { prompt: budget("runs"), background: budget("background_runs") }
+    pub(super) fn new(settings: &EngineSettings) -> Self {
+        let budget = |name, runs: usize| {
+            let runs = u64::try_from(runs).unwrap_or(u64::MAX).max(1);
+            Budget::new(name, Limits::with_any_waiting(runs, 1))
+        };
+        Self {
+            prompt: budget("runs", settings.concurrent_runs),
+            background: budget("background_runs", settings.background_runs),
+        }
     }
 
     /// Waits for a place.

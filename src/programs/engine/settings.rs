@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::{fmt, thread};
 
-use super::places::BUDGETS;
 use wasmparser::WasmFeatures;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
@@ -21,6 +20,10 @@ pub(super) const RUN_STACK: usize = FRAMES as usize * (WASM_STACK + (1 << 20));
 
 /// Stack for threads that run programs, in bytes. Only what is used is real memory.
 pub const THREAD_STACK: usize = RUN_STACK + (1 << 20);
+
+/// Runs of low priority at a time: as many as there are threads for them, so that one that lasts long keeps no
+/// other waiting.
+pub const BACKGROUND_RUNS: usize = 5;
 
 /// Most tables of a module: with reference types, one of other references may stand beside that of
 /// functions. The network allows one.
@@ -39,8 +42,10 @@ pub struct EngineSettings {
     pub compiler: PathBuf,
     /// Where compiled modules are kept; `None` compiles anew in every process.
     pub cache: Option<CacheSettings>,
-    /// Runs at a time; more wait their turn.
+    /// Runs of usual priority at a time; more wait their turn.
     pub concurrent_runs: usize,
+    /// Runs of low priority at a time; more wait their turn.
+    pub background_runs: usize,
     /// Largest linear memory of one instance, in bytes. Memory is only reserved, not taken.
     pub instance_memory: usize,
 }
@@ -49,7 +54,13 @@ impl EngineSettings {
     /// The usual ones, without a cache.
     pub fn new(compiler: PathBuf) -> Self {
         let concurrent_runs = thread::available_parallelism().map_or(2, usize::from);
-        Self { compiler, cache: None, concurrent_runs, instance_memory: 64 << 20 }
+        Self {
+            compiler,
+            cache: None,
+            concurrent_runs,
+            background_runs: BACKGROUND_RUNS,
+            instance_memory: 64 << 20,
+        }
     }
 }
 
@@ -123,7 +134,7 @@ pub(super) fn compiling(instance_memory: usize) -> Config {
 
 /// The configuration of a process that runs modules, and can compile none.
 pub(super) fn running(settings: &EngineSettings) -> Config {
-    let runs = settings.concurrent_runs.max(1).saturating_mul(BUDGETS);
+    let runs = settings.concurrent_runs.max(1).saturating_add(settings.background_runs.max(1));
     let instances = u32::try_from(runs).unwrap_or(u32::MAX).saturating_mul(FRAMES + 1);
     let mut pool = PoolingAllocationConfig::new();
     pool.total_core_instances(instances)
