@@ -27,3 +27,4 @@ pub mod source;
 pub mod store;
 pub mod tables;
 pub mod verify;
+pub mod webhooks;

@@ -20,6 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["domain"]),
     ("source", &["decode", "domain", "durable", "observe", "verify"]),
     ("notify", &["source"]),
+    ("webhooks", &["domain", "source"]),
     ("pipeline", &["decode", "domain", "priority", "source", "store", "verify"]),
     ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),
@@ -43,14 +44,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "api",
         &[
             "auth", "budget", "decode", "domain", "memory", "observe", "priority", "programs",
-            "store", "tables",
+            "store", "tables", "webhooks",
         ],
     ),
     (
         "service",
         &[
             "api", "auth", "config", "control", "domain", "durable", "notify", "observe",
-            "pipeline", "programs", "source", "store", "tables", "verify",
+            "pipeline", "programs", "source", "store", "tables", "verify", "webhooks",
         ],
     ),
 ];
@@ -70,7 +71,7 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("landlock", &["confinement"]),
     ("seccompiler", &["confinement"]),
     ("prometheus", &["observe"]),
-    ("reqwest", &["cli", "notify", "source"]),
+    ("reqwest", &["cli", "notify", "source", "webhooks"]),
     ("rustls", &["source"]),
     ("rusty_s3", &["source"]),
     ("clap", &["cli", "main"]),

@@ -7,6 +7,9 @@ use warp::http::StatusCode;
 /// Media type of every REST answer.
 pub(super) const JSON: &str = "application/json";
 
+/// Media type of server-sent events, which are UTF-8 always (html.spec.whatwg.org, section 9.2.5).
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
+
 /// What a handler hands back.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
@@ -21,6 +24,11 @@ impl Answer {
     /// A JSON document with status 200.
     pub(super) fn json(body: Vec<u8>) -> Self {
         Self { status: StatusCode::OK, media_type: JSON, body, is_complete: true }
+    }
+
+    /// The head of a stream of events, whose body is made later.
+    pub(super) fn stream() -> Self {
+        Self { media_type: EVENT_STREAM, is_complete: false, ..Self::json(Vec::new()) }
     }
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Budgets {
     pub changes: Budget,
     /// Modules that are sent at a time, one of each token.
     pub uploads: Budget,
+    /// Streams of events.
+    pub streams: Budget,
 }
 
 impl Budgets {
@@ -59,13 +61,17 @@ impl Budgets {
             queries: slow("queries"),
             changes: slow("changes"),
             uploads: instant("uploads", settings.slow_requests.max(1) as u64, 1),
+            streams: instant("streams", settings.streams, settings.streams_per_token),
         }
     }
 
     /// What is taken of each.
-    pub(super) fn usages(&self) -> [Usage; 7] {
-        let Self { connections, requests, bytes, readers, queries, changes, uploads, .. } = self;
-        [connections, requests, bytes, readers, queries, changes, uploads].map(Budget::usage)
+    pub(super) fn usages(&self) -> [Usage; 8] {
+        let Self {
+            connections, requests, bytes, readers, queries, changes, uploads, streams, ..
+        } = self;
+        [connections, requests, bytes, readers, queries, changes, uploads, streams]
+            .map(Budget::usage)
     }
 }
 

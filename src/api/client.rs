@@ -171,6 +171,16 @@ impl Unfinished {
     }
 }
 
+impl Unfinished {
+    /// Notes that the next piece of an answer without an end is on its way, so that there are so many bytes to
+    /// read: what came before it has left, as far as it matters.
+    pub(super) fn goes_on_with(&self, bytes: usize) {
+        let Pace { grace, bytes_per_second } = self.0.pace;
+        let more = Duration::from_secs(bytes as u64 / bytes_per_second.max(1));
+        self.0.traffic.lock().deadline = Some(Instant::now() + grace + more);
+    }
+}
+
 impl Drop for Unfinished {
     fn drop(&mut self) {
         let mut traffic = self.0.traffic.lock();

@@ -37,7 +37,8 @@ pub(super) fn preflight(answer: &mut HeaderMap, allow: &str) {
     if !answer.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
         return;
     }
-    let sendable = HeaderValue::from_static("Authorization, Content-Type, X-Request-Id");
+    let sendable =
+        HeaderValue::from_static("Authorization, Content-Type, Last-Event-ID, X-Request-Id");
     if let Ok(methods) = HeaderValue::from_str(allow) {
         answer.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
     }

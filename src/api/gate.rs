@@ -21,20 +21,21 @@ use super::answers::{Answers, Question};
 use super::blocking::Watch;
 use super::budgets::{Budgets, Holding, place, refused};
 use super::client::{Client, Waiting};
+use super::flow::Flow;
 use super::identity::{self, Identity};
 use super::limits::Limits;
+use super::record::{REQUEST_ID, log_failure, request_id};
 use super::replies::{Reply, failure, options, success};
 use super::route::{Call, Handler, PathValues, Route, Work};
 use super::router::{Match, Router};
+use super::streams::{self, Opening, Streams};
 use super::{
     ApiError, Deps, LONGEST_URI, RequestSummary, compression, cors, error, intake, metrics,
 };
-use crate::auth::TokenError;
 use crate::budget::{Holder, Share};
 use crate::store::Store;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const LONGEST_REQUEST_ID: usize = 128;
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// How long the text of the metrics is handed out before it is made anew.
 const METRICS_KEPT: Duration = Duration::from_secs(1);
@@ -53,8 +54,9 @@ pub(super) struct Gate {
     deps: Deps,
     router: Router,
     limits: Limits,
-    budgets: Budgets,
-    watch: Watch,
+    budgets: Arc<Budgets>,
+    watch: Arc<Watch>,
+    streams: Streams,
     answers: Answers,
     /// The metrics as they were handed out last: plain, and compressed.
     metrics: [Mutex<Option<(Instant, Finished)>>; 2],
@@ -65,6 +67,8 @@ struct Outcome {
     answer: Finished,
     /// Whether it had been kept; none when its route keeps none.
     was_kept: Option<bool>,
+    /// What is sent in place of the answer's body.
+    flow: Option<Flow>,
 }
 
 /// A request that may reach its handler.
@@ -83,17 +87,30 @@ enum Body {
     Abandoned,
 }
 
+impl Outcome {
+    fn of(answer: Finished, was_kept: Option<bool>) -> Self {
+        Self { answer, was_kept, flow: None }
+    }
+}
+
 impl Gate {
-    pub(super) fn new(deps: Deps, router: Router) -> Self {
-        Self {
+    pub(super) fn new(deps: Deps, router: Router) -> Result<Self, ApiError> {
+        let (budgets, watch) = (Arc::new(Budgets::new(&deps.settings)), Arc::default());
+        Ok(Self {
             router,
             limits: Limits::new(deps.settings.rate_limit),
-            budgets: Budgets::new(&deps.settings),
+            streams: Streams::new(&deps, &budgets, &watch)?,
+            budgets,
             deps,
-            watch: Watch::default(),
+            watch,
             answers: Answers::new(),
             metrics: Default::default(),
-        }
+        })
+    }
+
+    /// Has those answers end that otherwise have no end.
+    pub(super) fn stop(&self) {
+        self.streams.stop();
     }
 
     /// Keeps sockets attended while requests read the store.
@@ -122,9 +139,14 @@ impl Gate {
         if let Err(error) = &outcome {
             log_failure(&head, &id, error);
         }
-        let was_kept = outcome.as_ref().ok().and_then(|outcome| outcome.as_ref()?.was_kept);
-        let response = self.response(&head, found, outcome, id, body_state);
+        let mut outcome = outcome;
+        let made = outcome.as_mut().ok().and_then(Option::as_mut);
+        let (was_kept, flow) = made.map_or((None, None), |made| (made.was_kept, made.flow.take()));
+        let mut response = self.response(&head, found, outcome, id, body_state);
         self.report(&head, found, &response, was_kept, started);
+        if let Some(flow) = flow {
+            flow.flows_in(&mut response);
+        }
         response.map(|body| holding.until_sent(body).into())
     }
 
@@ -225,9 +247,14 @@ impl Gate {
         let owner = identity.owner.as_ref();
         let (path, query) = (*path, head.query.as_str());
         let waiting = Some(Waiting::of(&head.client));
-        let call = Call { path, query, body, content_type, owner, allowance: None, waiting };
+        let last_event_id = head.headers.get(LAST_EVENT_ID);
+        // One that is no text is refused as one that is no number.
+        let last_event_id = last_event_id.map(|value| value.to_str().unwrap_or("\u{fffd}"));
+        let allowance = None;
+        let call =
+            Call { path, query, body, content_type, last_event_id, owner, allowance, waiting };
         let wants_gzip = compression::wants_gzip(&head.headers);
-        let finished = |answer| Outcome { answer: finish(answer, wants_gzip), was_kept: None };
+        let finished = |answer| Outcome::of(finish(answer, wants_gzip), None);
         match route.work {
             Work::Memory(handler) => {
                 let outcome = handler(&self.deps, &call).map(finished)?;
@@ -237,15 +264,19 @@ impl Gate {
                 let outcome = handler(&self.deps, &call).await.map(finished)?;
                 self.take_answer(holding, identity, outcome)
             }
-            Work::Metrics => {
-                self.metrics(wants_gzip).map(|answer| Outcome { answer, was_kept: None })
-            }
+            Work::Metrics => self.metrics(wants_gzip).map(|answer| Outcome::of(answer, None)),
             Work::Blocking(handler) => {
                 let _place = self.reader(head, identity).await?;
                 let share = self.take_bytes(holding, identity.holder, allowance::STEP)?;
                 let allowance = Allowance::new(&self.deps.settings.scan, &head.client, share);
                 let call = Call { allowance: Some(&allowance), ..call };
                 self.watch.during(|| handler(&self.deps, &call).map(finished))
+            }
+            Work::Stream(handler) => {
+                let opening = self.opening(head, identity)?;
+                let flow = handler(&self.streams, &call, opening)?;
+                holding.request = None;
+                Ok(Outcome { flow: Some(flow), ..finished(Answer::stream()) })
             }
             Work::Kept(handler) => {
                 let question = Question { path: path.path, query, wants_gzip };
@@ -282,6 +313,17 @@ impl Gate {
         place(&self.budgets.readers, identity.holder, &head.client, "reads").await
     }
 
+    /// What a stream takes for as long as it lasts.
+    fn opening(&self, head: &Head, identity: &Identity) -> Result<Opening, ApiError> {
+        let (client, holder) = (Arc::clone(&head.client), identity.holder);
+        let place = self.budgets.streams.take_now(holder, 1);
+        let place = place.map_err(|refusal| refused(refusal, "streams"))?;
+        let room = self.budgets.bytes.take_now(holder, streams::ROOM);
+        let room = room.map_err(|refusal| refused(refusal, "bytes"))?;
+        let token = identity::bearer_token(&head.headers).ok_or(ApiError::NoToken)?.into();
+        Ok(Opening { client, holder, token, _place: place, room })
+    }
+
     /// A place for what may take seconds. It counts for the owner, whatever the token.
     async fn slow_place(
         &self,
@@ -310,7 +352,7 @@ impl Gate {
         let kept = store.generation().and_then(|now| self.answers.get(question, now));
         if let Some(answer) = kept {
             self.take_bytes(holding, identity.holder, answer.body.len() as u64)?;
-            return Ok(Outcome { answer, was_kept: Some(true) });
+            return Ok(Outcome::of(answer, Some(true)));
         }
         let _place = self.reader(head, identity).await?;
         let share = self.take_bytes(holding, identity.holder, allowance::STEP)?;
@@ -327,7 +369,7 @@ impl Gate {
             if let Some(generation) = generation.filter(|_| is_complete) {
                 self.answers.keep(question, generation, &answer);
             }
-            Ok(Outcome { answer, was_kept: Some(false) })
+            Ok(Outcome::of(answer, Some(false)))
         })
     }
 
@@ -434,35 +476,4 @@ fn finish(answer: Answer, wants_gzip: bool) -> Finished {
     // Whatever goes wrong with compressing, the answer itself is there.
     let compressed = wants_gzip.then(|| compression::gzip(&answer.body).ok().flatten());
     Finished::new(answer, compressed.flatten())
-}
-
-fn log_failure(head: &Head, id: &HeaderValue, error: &ApiError) {
-    let (id, path) = (id.to_str().ok(), head.path.as_str());
-    match error {
-        ApiError::Store(cause) => tracing::error!(id, path, %cause, "the store failed"),
-        ApiError::Program(cause) if cause.is_internal() => {
-            tracing::error!(id, path, %cause, "what was asked of programs was not done");
-        }
-        ApiError::Token(TokenError::Unverifiable(cause)) => {
-            tracing::error!(id, path, %cause, "revocations cannot be read");
-        }
-        ApiError::Panic => tracing::error!(id, path, "a handler panicked"),
-        _ => {}
-    }
-}
-
-/// The client's id of the request when it can be logged as it is, else a fresh one.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
-    let loggable = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
-    let usable = |value: &&HeaderValue| {
-        (1..=LONGEST_REQUEST_ID).contains(&value.len()) && value.as_bytes().iter().all(loggable)
-    };
-    if let Some(given) = headers.get(REQUEST_ID).filter(usable) {
-        return given.clone();
-    }
-    let mut digits = [0; 16];
-    let fresh = rand::random::<u64>().to_be_bytes();
-    let spelled = hex::encode_to_slice(fresh, &mut digits).ok();
-    let value = spelled.and_then(|()| HeaderValue::from_bytes(&digits).ok());
-    value.unwrap_or(HeaderValue::from_static("none"))
 }

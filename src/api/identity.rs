@@ -106,7 +106,7 @@ fn verify(deps: &Deps, limits: &Limits, head: &Head) -> Result<Arc<Claims>, ApiE
 }
 
 /// The token of the one `Authorization: Bearer …` header.
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else { return None };
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;

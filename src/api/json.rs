@@ -5,6 +5,7 @@
 //! scan every string once more. All texts are ASCII without characters that JSON escapes. A test
 //! reads everything back with `serde_json`.
 
+use std::io::Write;
 use std::sync::LazyLock;
 
 use base64::Engine;
@@ -94,9 +95,35 @@ impl List {
         self.out
     }
 
+    /// Without an array around what is written: for events that are sent one by one.
+    pub(super) fn loose() -> Self {
+        Self { out: Vec::new(), ..Self::with_room_for(0) }
+    }
+
+    /// Bytes that were written and not taken.
+    pub(super) fn written(&self) -> usize {
+        self.out.len()
+    }
+
+    /// What was written; this goes on with what it remembers of the last event.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Appends text as it is.
+    pub(super) fn text(&mut self, text: std::fmt::Arguments<'_>) {
+        // Writing to memory does not fail.
+        let _ = self.out.write_fmt(text);
+    }
+
     /// Appends an event. The fields and their order are those of the interface.
     pub fn event(&mut self, event: &EventRecord<'_>) {
         self.begin_element();
+        self.loose_event(event);
+    }
+
+    /// The same without what separates it from the one before.
+    pub(super) fn loose_event(&mut self, event: &EventRecord<'_>) {
         self.raw("{\"id\":");
         self.number(event.id.0);
         self.raw(",\"contract_id\":\"");

@@ -2,7 +2,7 @@
 //! asked of [`crate::store`], never how it keeps its answers.
 //!
 //! A request passes, in this order: [`server`] (connections and their limits), [`gate`] (request
-//! id, route, rate limit and token by [`identity`], its share of the [`budgets`], its body by [`intake`]), a handler of its area ([`events`], [`transactions`],
+//! id, route, rate limit and token by [`identity`], its share of the [`budgets`], its body by [`intake`]), a handler of its area ([`events`], [`streams`], [`transactions`],
 //! [`completeness`], [`health`], [`description`], [`metrics`]) unless the answer is still known
 //! ([`answers`]), and [`gate`] again (compression, headers, log). Each area has a table of its routes
 //! ([`route`]), in which [`router`] finds the one for a request; a handler is a function from parameters
@@ -20,6 +20,7 @@ mod cors;
 mod description;
 mod error;
 mod events;
+mod flow;
 mod gate;
 mod health;
 mod identity;
@@ -29,11 +30,13 @@ mod limits;
 mod metrics;
 mod page;
 mod params;
+mod record;
 mod replies;
 mod retroshade;
 mod route;
 mod router;
 mod server;
+mod streams;
 mod transactions;
 mod wire;
 
@@ -70,9 +73,10 @@ const LARGEST_UPLOAD: usize = 9 << 20;
 pub const LONGEST_URI: usize = 32 * 1024;
 
 /// The routes of every area: the one place where an area is entered.
-fn areas() -> [&'static [Route]; 7] {
+fn areas() -> [&'static [Route]; 8] {
     [
         &events::ROUTES,
+        &streams::ROUTES,
         &transactions::ROUTES,
         &completeness::ROUTES,
         &health::ROUTES,
@@ -156,6 +160,12 @@ pub struct ApiSettings {
     pub waiting_readers: usize,
     /// Queries over tables at a time, and changes of programs at a time; a quarter of them of one owner.
     pub slow_requests: usize,
+    /// Streams of events at a time. Each has a connection for itself.
+    pub streams: u64,
+    /// Streams of one token at a time.
+    pub streams_per_token: u64,
+    /// How long a stream may be silent.
+    pub stream_heartbeat: Duration,
     /// How long a client may take to send the head of its first request.
     pub first_request_timeout: Duration,
     /// How long a client may take to send a request's head, and how long an idle connection stays
@@ -193,6 +203,9 @@ impl Default for ApiSettings {
             readers: 2 * cores,
             waiting_readers: 256,
             slow_requests: 16,
+            streams: 512,
+            streams_per_token: 64,
+            stream_heartbeat: Duration::from_secs(15),
             first_request_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(15),

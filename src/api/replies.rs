@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use warp::http::header::{
-    ALLOW, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
 };
 use warp::http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::ApiError;
-use super::answer::{Answer, Finished};
+use super::answer::{Answer, EVENT_STREAM, Finished};
 use super::router::Match;
 
 /// A response whose body does not hold anything yet.
@@ -21,6 +21,12 @@ pub(super) fn success(finished: Finished) -> Reply {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    if media_type == EVENT_STREAM {
+        // Neither a cache nor a proxy is to wait for its end; the second is what nginx asks to be told
+        // (nginx.org/en/docs/http/ngx_http_proxy_module.html, proxy_buffering).
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    }
     if gzipped {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }

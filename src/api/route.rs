@@ -7,6 +7,8 @@ use futures_util::future::BoxFuture;
 use super::allowance::Allowance;
 use super::answer::Answer;
 use super::client::Waiting;
+use super::flow::Flow;
+use super::streams::{Opening, Streams};
 use super::{ApiError, Deps, error};
 use crate::auth::Right;
 use crate::domain::Owner;
@@ -85,6 +87,8 @@ pub(super) enum Work {
     Change(Handler<Deps>),
     /// Like `Change`, with a module in its body that is checked and compiled.
     Upload(Handler<Deps>),
+    /// It opens a stream, which is no request in flight any more and never blocks its thread for long.
+    Stream(StreamHandler),
     /// Like `Blocking`, and the answer depends on nothing but the store and the call: it is kept, finished,
     /// until the store changes ([`super::answers`]).
     Kept(Handler<Store>),
@@ -97,6 +101,9 @@ pub(super) type Handler<Source> = fn(&Source, &Call<'_>) -> Result<Answer, ApiEr
 pub(super) type AsyncHandler =
     for<'a> fn(&'a Deps, &'a Call<'a>) -> BoxFuture<'a, Result<Answer, ApiError>>;
 
+/// Opens a stream.
+pub(super) type StreamHandler = fn(&Streams, &Call<'_>, Opening) -> Result<Flow, ApiError>;
+
 /// What a handler is given of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
@@ -108,6 +115,8 @@ pub(super) struct Call<'a> {
     pub body: &'a Bytes,
     /// What the client says that the body is.
     pub content_type: Option<&'a str>,
+    /// The last message of a stream that the client has seen.
+    pub last_event_id: Option<&'a str>,
     /// Whose token it is; none on public routes.
     pub owner: Option<&'a Owner>,
     /// What a question to the store may cost; none where that is bounded otherwise.
@@ -126,6 +135,7 @@ impl Default for Call<'_> {
             query: "",
             body: &EMPTY,
             content_type: None,
+            last_event_id: None,
             owner: None,
             allowance: None,
             waiting: None,

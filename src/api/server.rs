@@ -9,6 +9,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -31,7 +32,7 @@ use super::gate::{Gate, Head};
 use super::identity::holder_of_address;
 use super::router::Router;
 use super::wire::{Wire, whole_answer};
-use super::{ApiError, ApiSettings, Deps, description};
+use super::{ApiError, ApiSettings, Deps, description, flow};
 use crate::memory;
 use crate::priority::Priority;
 
@@ -82,7 +83,7 @@ async fn serve_routes(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ApiError> {
     let settings = deps.settings.clone();
-    let gate = Arc::new(Gate::new(deps, router));
+    let gate = Arc::new(Gate::new(deps, router)?);
     let threads = own_runtime(settings.readers)?;
     let runtime = threads.handle().clone();
     let _threads = StopInBackground(Some(threads));
@@ -94,6 +95,7 @@ async fn serve_routes(
         () = shutdown => {}
         _ = gate.watch().keep(&runtime) => {}
     }
+    gate.stop();
     // Fails only when nobody is left to be told.
     let _ = stop.send(true);
     let outcome = tokio::select! {
@@ -312,7 +314,7 @@ async fn connection(
     let of = Of(Arc::clone(&client));
     let service = service_fn(move |mut request: Request| {
         request.extensions_mut().insert(of.clone());
-        answer(request)
+        answer(request).map(|answered| answered.map(flow::sent))
     });
     let mut http = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -48,6 +48,8 @@ const PROJECT: &str = "market";
 /// What has become of the rows so far. Without quotes, so that it can stand in a shell's.
 const QUERY: &str = "select count(*) as trades, sum(amount) as goods, sum(cost) as cash, \
                      max(_ledger) as ledger from market_trade";
+/// Where the receiver listens that is suggested for trying webhooks out.
+const RECEIVER: &str = "127.0.0.1:9100";
 /// Ledgers, and events, before the demo says that it is ready.
 const ENOUGH: u64 = 10;
 
@@ -224,10 +226,12 @@ fn welcome(
     let token = tokens.issue(&IssueRequest::for_owner(OWNER))?.token;
     let base = format!("http://{address}/rest");
     let newest = format!("{base}/events/by-ledger?limit=3");
-    let of_contract = match busy_contract(ledgers)? {
+    let contract = busy_contract(ledgers)?;
+    let of_contract = match contract {
         Some(contract) => format!("{base}/events/by-contract/{contract}?limit=3"),
         None => format!("{base}/txs/by-ledger?limit=3"),
     };
+    let pushed = contract.map(|contract| pushed(contract, &base, &token)).unwrap_or_default();
     let stays = match directory {
         Some(directory) => format!("Everything stays in {}.", directory.display()),
         None => "Everything is removed at the end; --data-dir keeps it.".to_owned(),
@@ -246,8 +250,19 @@ curl -H 'Authorization: Bearer {token}' '{of_contract}'
 
 A program that was deployed for a contract of this network makes a row of each trade. Ask again and again:
 curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"query\":\"{QUERY}\"}}' '{base}/retroshade/query'
-"
+{pushed}"
     ))
+}
+
+/// How to have a contract's events sent to a receiver that shows them.
+fn pushed(contract: ContractId, base: &str, token: &str) -> String {
+    format!(
+        "
+Have a contract's events sent to you, signed; in one terminal, and in another:
+orrery webhooks listen --listen {RECEIVER} --secret {OWNER}
+echo {OWNER} | orrery --base {base} --jwt {token} webhooks new --contract {contract} --endpoint http://{RECEIVER}/ --secret-file -
+"
+    )
 }
 
 /// The contract of the newest event.

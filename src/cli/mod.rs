@@ -20,6 +20,7 @@ mod token;
 mod trial;
 mod verify;
 mod version;
+mod webhooks;
 
 use std::path::PathBuf;
 
@@ -81,6 +82,7 @@ enum Verb {
     Verify(verify::Verify),
     Config(config::Config),
     Version(version::Version),
+    Webhooks(webhooks::Webhooks),
     #[command(flatten)]
     Program(programs::ProgramVerb),
     #[command(hide = true)]
@@ -103,6 +105,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Verify(verb) => verb.run(&common),
         Verb::Config(verb) => verb.run(&common),
         Verb::Version(verb) => verb.run(),
+        Verb::Webhooks(verb) => verb.run(&remote),
         Verb::Program(verb) => verb.run(&remote),
         Verb::SqlWorker(verb) => verb.run(),
         Verb::Compile(verb) => verb.run(),

@@ -24,6 +24,10 @@ pub struct Limits {
     pub answer_seconds: NonZeroU32,
     /// KiB of an answer for which a client has another second.
     pub answer_kib_per_second: NonZeroU32,
+    /// Streams of events at a time, of all clients. Each takes a connection.
+    pub streams: NonZeroU32,
+    /// Streams of events of one token at a time.
+    pub streams_per_token: NonZeroU32,
     /// Rows that `offset` may pass over.
     pub offset: u32,
     /// Event blocks or transactions that one request may read.
@@ -54,6 +58,8 @@ impl Default for Limits {
             bytes_in_flight_per_token_mib: count(64),
             answer_seconds: count(10),
             answer_kib_per_second: count(64),
+            streams: count(512),
+            streams_per_token: count(64),
             offset: 10_000,
             scan_records: count(20_000),
             scan_index_rows: count(200_000),

@@ -15,7 +15,7 @@ const ENVIRONMENT_PREFIX: &str = "ORRERY_";
 /// Names the configuration file; the command line reads it.
 const FILE_VARIABLE: &str = "ORRERY_CONFIG";
 /// Say which service is asked, and as whom; the command line reads them.
-const CLIENT_VARIABLES: [&str; 2] = ["ORRERY_BASE", "ORRERY_JWT"];
+const CLIENT_VARIABLES: [&str; 3] = ["ORRERY_BASE", "ORRERY_JWT", "ORRERY_WEBHOOK_SECRET"];
 /// Variables of this prefix steer the project's tests and mean nothing to the program.
 const TEST_PREFIX: &str = "ORRERY_TEST_";
 

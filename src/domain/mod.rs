@@ -12,6 +12,7 @@ mod ledger_set;
 mod network;
 mod page;
 mod program;
+mod scval;
 mod start_point;
 
 pub use close_time::CloseTime;
@@ -25,6 +26,7 @@ pub use ledger_set::LedgerSet;
 pub use network::{Network, NetworkId};
 pub use page::{Direction, Page};
 pub use program::{Owner, ProgramId};
+pub use scval::{address_xdr, scval_xdr};
 pub use start_point::StartPoint;
 
 /// Why a text is not one of the project's values.
@@ -36,6 +38,17 @@ pub enum ParseError {
     /// Not a contract strkey (SEP-23).
     #[error("'{0}' is not a contract ID: give a strkey of 56 characters that starts with C")]
     Contract(String),
+    /// Not an address of the network (SEP-23).
+    #[error("'{0}' is not an address: give a strkey, such as one that starts with G or C")]
+    Address(String),
+    /// Not the XDR of a value as base64.
+    #[error("holds '{value}', {what}: give the base64 XDR of an ScVal")]
+    ScVal {
+        /// What was given.
+        value: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// Not a place to begin at.
     #[error("'{0}' is no ledger to start from: give tip, genesis, oldest or a sequence number")]
     StartPoint(String),

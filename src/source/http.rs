@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use reqwest::redirect::{Attempt, Policy};
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::{Client, ClientBuilder, Response, StatusCode, Url};
 use rustls::CertificateError;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
@@ -72,9 +72,7 @@ impl From<reqwest::Error> for HttpError {
 /// # Errors
 /// [`HttpError::Setup`]
 pub fn client(timeouts: Timeouts) -> Result<Client, HttpError> {
-    // Another provider that was installed before is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = || {
+    build(|| {
         Client::builder()
             .user_agent(concat!("orrery/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(timeouts.connect)
@@ -84,7 +82,16 @@ pub fn client(timeouts: Timeouts) -> Result<Client, HttpError> {
             .redirect(Policy::custom(|attempt| {
                 if stays(&attempt) { attempt.follow() } else { attempt.stop() }
             }))
-    };
+    })
+}
+
+/// A client with these settings, that trusts the certificates that the system trusts.
+///
+/// # Errors
+/// [`HttpError::Setup`]
+pub fn build(builder: impl Fn() -> ClientBuilder) -> Result<Client, HttpError> {
+    // Another provider that was installed before is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     builder().build().or_else(|error| {
         // A system without certificates can still speak HTTP; HTTPS then fails with its own reason.
         tracing::warn!(

@@ -69,6 +69,7 @@ impl Store {
         if let Err(error) = self.settle(&mut writer) {
             return (Vec::new(), Err(error));
         }
+        let durable = self.last_durable_event();
         let bytes = ledgers.iter().map(PreparedLedger::bytes).sum();
         let mut staged = Staged {
             batch: self.database.batch_with_room(bytes),
@@ -102,7 +103,7 @@ impl Store {
                     writer.newest_synced = Some(Instant::now());
                 }
                 drop(writer);
-                if outcomes.contains(&Committed::New) {
+                if outcomes.contains(&Committed::New) || self.last_durable_event() > durable {
                     self.tell_listeners();
                 }
                 (outcomes, refused)
@@ -182,7 +183,7 @@ impl Store {
             writer.coverage = Some(coverage);
             // They are stored already, but perhaps by an import that has not flushed yet.
             return match durability {
-                Durability::Synced => self.database.settle(),
+                Durability::Synced => self.settle_events().map(drop),
                 Durability::Deferred => Ok(()),
             };
         }
@@ -203,6 +204,9 @@ impl Store {
         added.iter().for_each(|one| published.add(one));
         drop(published);
         *self.totals.write() = totals;
+        if durability == Durability::Synced {
+            self.durable_events.are_now(coverage.last_event());
+        }
         writer.coverage = Some(coverage);
         Ok(())
     }
@@ -235,7 +239,17 @@ impl Store {
     /// # Errors
     /// What the database says.
     pub fn flush(&self) -> Result<(), StoreError> {
-        self.database.settle()
+        if self.settle_events()? {
+            self.tell_listeners();
+        }
+        Ok(())
+    }
+
+    /// The same; says whether there are durable events that were not before.
+    fn settle_events(&self) -> Result<bool, StoreError> {
+        let last = self.coverage.read().last_event();
+        self.database.settle()?;
+        Ok(self.durable_events.are_now(last))
     }
 }
 

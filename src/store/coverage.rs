@@ -161,6 +161,11 @@ impl Coverage {
         self.runs.last().map_or(EventId(1), |run| run.end_event)
     }
 
+    /// Id of the last event; 0 before the first.
+    pub(super) fn last_event(&self) -> EventId {
+        EventId(self.next_event().0.saturating_sub(1))
+    }
+
     /// What storing a ledger changes of which this is stored. It must not be covered yet.
     pub(super) fn change(&self, sequence: LedgerSeq, stored: Sums) -> CoverageChange {
         let before = sequence.previous().and_then(|previous| self.range_of(previous));

@@ -18,6 +18,7 @@ mod error;
 mod events;
 mod faults;
 mod feed;
+mod following;
 mod format;
 mod generation;
 mod index_rows;
@@ -67,6 +68,7 @@ pub use feed::{
     Arrival, Begins, Consumed, ConsumerEffects, ConsumerSpec, ConsumerStatus, ConsumerView,
     FedLedger, LedgerConsumer, Needs, RebuildProgress,
 };
+pub use following::LostEvents;
 pub use format::{FORMAT, FormatVersion};
 pub use generation::Generation;
 pub use indexed_as::IndexedAs;
@@ -82,13 +84,14 @@ pub use query::{
 pub use recount::Recount;
 pub use retention::{Pruned, Retention, first_kept};
 
-use crate::domain::{EventId, LedgerRange, LedgerSeq, Network};
+use crate::domain::{LedgerRange, LedgerSeq, Network};
 use acknowledged::Acknowledged;
 use columns::{Family, Key, LedgerKey, RunKey};
 use commit::last_ingested;
 use coverage::{Coverage, CoveredRange};
 use database::{Database, corrupt};
 use feed::{Consumers, Listener};
+use following::DurableEvents;
 use generation::Generations;
 use listings::Listings;
 use runs::{Run, Runs};
@@ -125,6 +128,7 @@ pub struct Store {
     /// Who is told of new ledgers.
     listeners: Mutex<Vec<Listener>>,
     totals: RwLock<Totals>,
+    durable_events: DurableEvents,
     generations: Generations,
     /// Held, not read: the operating system lets it go when the process ends, however it ends.
     _lock: File,
@@ -230,6 +234,7 @@ impl Store {
             indexes,
             network,
             directory: directory.to_owned(),
+            durable_events: DurableEvents::up_to(coverage.last_event()),
             coverage: RwLock::new(coverage),
             pruning: Mutex::default(),
             writer: Mutex::default(),
@@ -296,7 +301,7 @@ impl Store {
         StoreStatus {
             ranges: coverage.ranges().map(|range| range.ledgers).collect(),
             latest_close_time: (totals.latest_close_time > 0).then_some(totals.latest_close_time),
-            last_event_id: EventId(coverage.next_event().0.saturating_sub(1)),
+            last_event_id: coverage.last_event(),
             totals,
         }
     }
@@ -310,7 +315,7 @@ impl Store {
             latest: coverage.latest(),
             oldest: kept.map(|range| range.ledgers.first.max(totals.events_from)),
             latest_close_time: (totals.latest_close_time > 0).then_some(totals.latest_close_time),
-            last_event_id: EventId(coverage.next_event().0.saturating_sub(1)),
+            last_event_id: coverage.last_event(),
         }
     }
 

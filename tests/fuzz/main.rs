@@ -22,7 +22,8 @@ mod records;
 mod sql;
 mod tokens;
 mod wasm;
+mod webhooks;
 mod wire;
 
 // One line for each target: a module with `seeds() -> Vec<Vec<u8>>` and `check(&[u8])`.
-harness::targets!(ledger, records, tokens, control, sql, wasm, multipart, wire);
+harness::targets!(ledger, records, tokens, control, sql, wasm, multipart, webhooks, wire);

@@ -169,7 +169,8 @@ fn metrics_are_made_anew_once_a_second_at_the_most() {
     let most = began.elapsed().as_secs() as u32 + 1;
     assert!(*made.lock().unwrap() <= most);
     let text = String::from_utf8(answers[0].clone()).unwrap();
-    for name in ["connections", "requests", "bytes", "readers", "queries", "changes", "uploads"] {
+    let queues = ["connections", "requests", "bytes", "readers", "queries", "changes"];
+    for name in queues.into_iter().chain(["uploads", "streams"]) {
         assert!(text.lines().any(|line| line.starts_with(name)), "{name} is not in {text}");
     }
 }

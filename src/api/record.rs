@@ -1,0 +1,44 @@
+//! What is written down of a request: its id, and why it failed.
+
+use warp::http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::ApiError;
+use super::gate::Head;
+use crate::auth::TokenError;
+
+/// The header that carries a request's id.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+const LONGEST_REQUEST_ID: usize = 128;
+
+/// Logs what the operator has to know of a failure.
+pub(super) fn log_failure(head: &Head, id: &HeaderValue, error: &ApiError) {
+    let (id, path) = (id.to_str().ok(), head.path.as_str());
+    match error {
+        ApiError::Store(cause) => tracing::error!(id, path, %cause, "the store failed"),
+        ApiError::Program(cause) if cause.is_internal() => {
+            tracing::error!(id, path, %cause, "what was asked of programs was not done");
+        }
+        ApiError::Token(TokenError::Unverifiable(cause)) => {
+            tracing::error!(id, path, %cause, "revocations cannot be read");
+        }
+        ApiError::Panic => tracing::error!(id, path, "a handler panicked"),
+        _ => {}
+    }
+}
+
+/// The client's id of the request when it can be logged as it is, else a fresh one.
+pub(super) fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let loggable = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
+    let usable = |value: &&HeaderValue| {
+        (1..=LONGEST_REQUEST_ID).contains(&value.len()) && value.as_bytes().iter().all(loggable)
+    };
+    if let Some(given) = headers.get(REQUEST_ID).filter(usable) {
+        return given.clone();
+    }
+    let mut digits = [0; 16];
+    let fresh = rand::random::<u64>().to_be_bytes();
+    let spelled = hex::encode_to_slice(fresh, &mut digits).ok();
+    let value = spelled.and_then(|()| HeaderValue::from_bytes(&digits).ok());
+    value.unwrap_or(HeaderValue::from_static("none"))
+}

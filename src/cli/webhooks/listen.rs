@@ -1,0 +1,219 @@
+//! `orrery webhooks listen`: a receiver for development, which shows what arrives and whether it may be
+//! believed.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use http_body_util::{BodyExt, Collected, Full, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use orrery::service::unix_now;
+use orrery::webhooks::signature::{self, SignatureError};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::super::serve::{runtime, stop_on_signal};
+use super::super::{Failure, output};
+
+/// Largest body that is taken, in bytes: events are far smaller.
+const LARGEST_BODY: usize = 4 << 20;
+/// How long a sender may take to send a head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Receive deliveries here, check their signatures, and print one line for each
+///
+/// For trying webhooks out: anybody who knows the address can send to it. Answers 200 to what is signed
+/// with the secret and 401 to everything else.
+#[derive(Debug, Args)]
+#[command(after_help = "Example, with a service on the same machine that allows this
+(ORRERY_WEBHOOKS_ALLOW_SUBNETS=127.0.0.0/8):
+  orrery webhooks listen --listen 127.0.0.1:9100 --secret not-very-secret
+  echo not-very-secret | orrery webhooks new --contract CA… --endpoint http://127.0.0.1:9100/ --secret-file -")]
+pub struct Listen {
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9100")]
+    listen: SocketAddr,
+    /// The subscription's secret; without it nothing is checked
+    #[arg(long, value_name = "SECRET", env = "ORRERY_WEBHOOK_SECRET", hide_env_values = true)]
+    secret: Option<String>,
+    /// Print each delivery as JSON, with its whole body
+    #[arg(long)]
+    json: bool,
+    /// Answer with this status instead, to see what becomes of failures
+    #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(200..=599))]
+    answer: Option<u16>,
+}
+
+impl Listen {
+    pub fn run(self) -> Result<(), Failure> {
+        runtime()?.block_on(self.receive())
+    }
+
+    async fn receive(self) -> Result<(), Failure> {
+        let mut stop = stop_on_signal()?;
+        let failed = |error| Failure::failed(format!("cannot listen on {}: {error}", self.listen));
+        let listener = TcpListener::bind(self.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let checks = match self.secret {
+            Some(_) => "",
+            None => "; without --secret no signature is checked",
+        };
+        eprintln!("listening on http://{address}/{checks}");
+        let listen = Arc::new(self);
+        // The first line that cannot be printed ends it.
+        let (broken, mut breaks) = watch::channel(None);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = stop.changed() => return Ok(()),
+                _ = breaks.changed() => {
+                    return breaks.borrow_and_update().clone().map_or(Ok(()), |it| Err(Failure::failed(it)));
+                }
+            };
+            let Ok((stream, _)) = accepted else {
+                // For want of descriptors, for example.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let (listen, broken) = (Arc::clone(&listen), broken.clone());
+            let answer = service_fn(move |request| {
+                let (listen, broken) = (Arc::clone(&listen), broken.clone());
+                async move {
+                    let answered = listen.answer(request).await;
+                    Ok::<_, Infallible>(answered.unwrap_or_else(|failure| {
+                        broken.send_replace(Some(failure.to_string()));
+                        reply(StatusCode::INTERNAL_SERVER_ERROR, "its line cannot be printed")
+                    }))
+                }
+            });
+            tokio::spawn(async move {
+                let mut http = http1::Builder::new();
+                http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+                // A sender that breaks off has said so in its own log.
+                let _ = http.serve_connection(TokioIo::new(stream), answer).await;
+            });
+        }
+    }
+
+    /// Prints the line of a request, and answers it.
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Failure> {
+        if request.method() != Method::POST {
+            return Ok(reply(StatusCode::METHOD_NOT_ALLOWED, "deliveries are sent with POST"));
+        }
+        let (head, body) = request.into_parts();
+        let body = Limited::new(body, LARGEST_BODY).collect().await;
+        let Ok(body) = body.map(Collected::to_bytes) else {
+            return Ok(reply(StatusCode::PAYLOAD_TOO_LARGE, "the body is broken or too large"));
+        };
+        let checked = self.secret.as_deref().map(|secret| check(secret, &head.headers, &body));
+        self.print(&head.headers, &body, &checked)?;
+        let refused = matches!(checked, Some(Err(_)));
+        Ok(match self.answer.and_then(|status| StatusCode::from_u16(status).ok()) {
+            Some(status) => reply(status, "as --answer says"),
+            None if refused => reply(StatusCode::UNAUTHORIZED, "the signature is wrong"),
+            None => reply(StatusCode::OK, "received"),
+        })
+    }
+
+    fn print(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        checked: &Option<Result<(), SignatureError>>,
+    ) -> Result<(), Failure> {
+        let delivery = text_of(headers, signature::DELIVERY).unwrap_or_default();
+        let payload: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        let (verified, problem) = match checked {
+            None => (None, None),
+            Some(Ok(())) => (Some(true), None),
+            Some(Err(error)) => (Some(false), Some(error.to_string())),
+        };
+        if self.json {
+            return output::print_json(&json!({
+                "verified": verified,
+                "problem": problem,
+                "delivery": delivery,
+                "payload": payload,
+            }));
+        }
+        let verdict = match (verified, problem) {
+            (_, Some(problem)) => format!("REFUSED ({problem})"),
+            (Some(true), None) => "verified".to_owned(),
+            _ => "not checked".to_owned(),
+        };
+        output::print(&format!("{}\n", output::harmless(&line(&verdict, delivery, &payload))))
+    }
+}
+
+/// One line about a delivery: verdict, ledger and id of the event, contract, topics and data.
+fn line(verdict: &str, delivery: &str, payload: &Value) -> String {
+    let event = &payload["event"];
+    let plain = |value: &Value| match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let (body, contract) = (&event["body"]["v0"], plain(&event["contract_id"]));
+    let topics = body["topics"].as_array().map_or(&[][..], Vec::as_slice);
+    let topics = topics.iter().map(value).collect::<Vec<_>>().join(" ");
+    let (ledger, id) = (plain(&event["ledger"]), plain(&event["id"]));
+    let data = value(&body["data"]);
+    format!("{verdict}  ledger {ledger}  event {id}  {contract}  [{topics}]  {data}  ({delivery})")
+}
+
+/// A decoded value without the name of its type where that goes without saying.
+fn value(value: &Value) -> String {
+    let single = value.as_object().filter(|object| object.len() == 1);
+    match single.and_then(|object| object.values().next()) {
+        Some(Value::String(text)) => text.clone(),
+        Some(inner @ (Value::Number(_) | Value::Bool(_))) => inner.to_string(),
+        _ => value.to_string(),
+    }
+}
+
+fn check(secret: &str, headers: &HeaderMap, body: &[u8]) -> Result<(), SignatureError> {
+    signature::verify(secret, |name| text_of(headers, name), body, unix_now())
+}
+
+fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn reply(status: StatusCode, sentence: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from_static(sentence.as_bytes())));
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_shows_what_an_event_is_about() {
+        let payload = json!({
+            "event": {
+                "ext": "v0", "contract_id": "CA…", "type_": "contract", "id": 7, "ledger": 42,
+                "body": {"v0": {
+                    "topics": [{"symbol": "transfer"}, {"address": "GA…"}, {"vec": [{"u32": 1}]}],
+                    "data": {"i128": "340282366920938463463"},
+                }},
+            },
+            "tx_hash": "00",
+        });
+        assert_eq!(
+            line("verified", "d1", &payload),
+            "verified  ledger 42  event 7  CA…  [transfer GA… {\"vec\":[{\"u32\":1}]}]  \
+             340282366920938463463  (d1)"
+        );
+        assert_eq!(line("x", "", &Value::Null), "x  ledger -  event -  -  []  null  ()");
+    }
+}

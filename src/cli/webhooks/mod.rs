@@ -1,0 +1,28 @@
+//! The verbs for webhooks: `orrery webhooks …`.
+
+mod listen;
+
+use clap::{Args, Subcommand};
+
+use super::Failure;
+use super::remote::Remote;
+
+/// Webhooks: events that are sent to an address of yours
+#[derive(Debug, Args)]
+pub struct Webhooks {
+    #[command(subcommand)]
+    verb: WebhookVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum WebhookVerb {
+    Listen(listen::Listen),
+}
+
+impl Webhooks {
+    pub fn run(self, _remote: &Remote) -> Result<(), Failure> {
+        match self.verb {
+            WebhookVerb::Listen(verb) => verb.run(),
+        }
+    }
+}

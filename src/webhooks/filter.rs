@@ -1,0 +1,189 @@
+//! Which events somebody wants to hear of. Works on raw XDR: nothing of an event is decoded to decide.
+
+use crate::domain::{ContractId, ParseError, address_xdr, scval_xdr};
+
+/// Topics that a filter can name.
+pub const TOPICS: usize = 4;
+
+/// Names of the fields that [`Filter::parse`] reads, as requests spell them: of the topics in their order.
+pub const TOPIC_FIELDS: [&str; TOPICS] = ["topic1", "topic2", "topic3", "topic4"];
+/// See [`TOPIC_FIELDS`].
+pub const CONTRACT_FIELD: &str = "contract_id";
+/// See [`TOPIC_FIELDS`].
+pub const ADDRESS_FIELD: &str = "address";
+
+/// Conditions on an event. All that are given must hold; the default matches every event.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Filter {
+    /// Only events that this contract emitted.
+    pub contract: Option<[u8; 32]>,
+    /// Only events that have this topic at this position: XDR of an `ScVal`. An event that has fewer topics
+    /// does not match.
+    pub topics: [Option<Vec<u8>>; TOPICS],
+    /// Only events of which any topic is this: XDR of an `ScVal::Address`.
+    pub address: Option<Vec<u8>>,
+}
+
+/// A field that is malformed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{field}' {problem}")]
+pub struct FilterError {
+    /// Its name, as requests spell it.
+    pub field: &'static str,
+    /// The rest of the sentence: what is wrong with which value, and what to give instead.
+    pub problem: String,
+}
+
+impl Filter {
+    /// Reads the conditions as users give them: a contract as a strkey, topics as base64 of the XDR of an
+    /// `ScVal`, an address as a strkey.
+    ///
+    /// # Errors
+    /// [`FilterError`], about the first field that is malformed.
+    pub fn parse(
+        contract: Option<&str>,
+        topics: [Option<&str>; TOPICS],
+        address: Option<&str>,
+    ) -> Result<Self, FilterError> {
+        let malformed = |field| {
+            move |error: ParseError| {
+                let problem = match error {
+                    // Its sentence goes on after the name of the field.
+                    ParseError::ScVal { .. } => error.to_string(),
+                    _ => format!("is malformed: {error}"),
+                };
+                FilterError { field, problem }
+            }
+        };
+        let contract = contract.map(str::parse::<ContractId>).transpose();
+        let mut filter = Self {
+            contract: contract.map_err(malformed(CONTRACT_FIELD))?.map(|contract| contract.0),
+            ..Self::default()
+        };
+        for ((wanted, given), field) in filter.topics.iter_mut().zip(topics).zip(TOPIC_FIELDS) {
+            *wanted = given.map(scval_xdr).transpose().map_err(malformed(field))?;
+        }
+        filter.address = address.map(address_xdr).transpose().map_err(malformed(ADDRESS_FIELD))?;
+        Ok(filter)
+    }
+
+    /// Whether an event matches: the contract that emitted it, if one did, and its topics, each the XDR of
+    /// an `ScVal`.
+    pub fn matches(&self, contract: Option<&[u8; 32]>, topics: &[&[u8]]) -> bool {
+        if let Some(wanted) = &self.contract
+            && contract != Some(wanted)
+        {
+            return false;
+        }
+        for (position, wanted) in self.topics.iter().enumerate() {
+            if let Some(wanted) = wanted
+                && topics.get(position) != Some(&wanted.as_slice())
+            {
+                return false;
+            }
+        }
+        self.address.as_ref().is_none_or(|wanted| topics.contains(&wanted.as_slice()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
+    const ACCOUNT: &str = "GA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJVSGZ";
+    // ScVal::Symbol("transfer")
+    const TRANSFER: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
+
+    #[test]
+    fn every_mistake_is_told_in_one_sentence_that_names_the_field() {
+        let none = [None; TOPICS];
+        let parse = |contract, topics, address| {
+            Filter::parse(contract, topics, address).map_err(|error| error.to_string())
+        };
+        assert_eq!(parse(None, none, None), Ok(Filter::default()));
+        let full =
+            parse(Some(CONTRACT), [Some(TRANSFER), None, None, Some(TRANSFER)], Some(ACCOUNT));
+        let full = full.unwrap();
+        assert!(full.contract.is_some() && full.address.is_some());
+        assert_eq!(full.topics.map(|topic| topic.is_some()), [true, false, false, true]);
+        for (error, expected) in [
+            (
+                parse(Some(ACCOUNT), none, None),
+                format!(
+                    "'contract_id' is malformed: '{ACCOUNT}' is not a contract ID: give a strkey of 56 \
+                     characters that starts with C"
+                ),
+            ),
+            (
+                parse(None, [None, None, Some("!"), None], None),
+                "'topic3' holds '!', which is not base64: give the base64 XDR of an ScVal".to_owned(),
+            ),
+            (
+                parse(None, [Some(""), None, None, None], None),
+                "'topic1' holds '', an empty value: give the base64 XDR of an ScVal".to_owned(),
+            ),
+            (
+                parse(None, none, Some("me")),
+                "'address' is malformed: 'me' is not an address: give a strkey, such as one that starts \
+                 with G or C"
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(error, Err(expected));
+        }
+    }
+
+    /// What the interface says, written without looking at the code above.
+    fn model(filter: &Filter, contract: Option<&[u8; 32]>, topics: &[&[u8]]) -> bool {
+        let contract = match (filter.contract, contract) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(wanted), Some(given)) => wanted == *given,
+        };
+        let mut equal = true;
+        for i in 0..4 {
+            if let Some(wanted) = &filter.topics[i] {
+                equal &= i < topics.len() && wanted == topics[i];
+            }
+        }
+        let named = match &filter.address {
+            None => true,
+            Some(address) => topics.iter().any(|topic| topic == address),
+        };
+        contract && equal && named
+    }
+
+    #[test]
+    fn matches_as_the_model_does() {
+        let mut rng = ChaCha8Rng::seed_from_u64(13);
+        let values: Vec<Vec<u8>> = (0..4u8).map(|value| vec![value; 4]).collect();
+        let mut matched = [0; 64];
+        for round in 0..200_000usize {
+            // All patterns of what a filter gives, in turn.
+            let pattern = round % 64;
+            let mut value = || values[rng.random_range(0..values.len())].clone();
+            let topics = [0, 1, 2, 3].map(|i| (pattern >> i & 1 == 1).then(&mut value));
+            let address = (pattern >> 4 & 1 == 1).then(&mut value);
+            let contract = (pattern >> 5 & 1 == 1).then(|| [rng.random_range(0..2u8); 32]);
+            let filter = Filter { contract, topics, address };
+            let count = rng.random_range(0..=6);
+            let mut event: Vec<&[u8]> =
+                (0..count).map(|_| values[rng.random_range(0..values.len())].as_slice()).collect();
+            // Left to chance, most filters would match nothing.
+            if rng.random_bool(0.5) {
+                for (topic, wanted) in event.iter_mut().zip(&filter.topics) {
+                    *topic = wanted.as_deref().unwrap_or(*topic);
+                }
+            }
+            let emitter = rng.random_bool(0.9).then(|| [rng.random_range(0..2u8); 32]);
+            let expected = model(&filter, emitter.as_ref(), &event);
+            assert_eq!(filter.matches(emitter.as_ref(), &event), expected, "{filter:?} {event:?}");
+            matched[pattern] += usize::from(expected);
+        }
+        assert!(matched.iter().all(|count| *count > 0), "{matched:?}");
+    }
+}

@@ -1,0 +1,224 @@
+//! How a receiver knows who sent a delivery, in two ways at once: a plain HMAC of the body, and the headers
+//! of Standard Webhooks (specification 1.0.0, github.com/standard-webhooks/standard-webhooks), which cover
+//! the time as well, so that a delivery cannot be sent again by somebody else much later.
+
+use base64::engine::general_purpose::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+/// What generated secrets begin with, as Standard Webhooks has it.
+pub const SECRET_PREFIX: &str = "whsec_";
+
+/// Lower-case hex of the HMAC-SHA256 of the body; the key is the secret as it was given.
+pub const SIGNATURE: &str = "x-service-signature";
+/// UNIX seconds when the request was sent. [`SIGNATURE`] does not cover it.
+pub const TIMESTAMP: &str = "x-service-timestamp";
+/// Which delivery this is; stays the same when it is tried again.
+pub const DELIVERY: &str = "x-service-delivery";
+/// The same for Standard Webhooks.
+pub const STANDARD_ID: &str = "webhook-id";
+/// The same as [`TIMESTAMP`] for Standard Webhooks, whose signature covers it.
+pub const STANDARD_TIMESTAMP: &str = "webhook-timestamp";
+/// `v1,` and the base64 of the HMAC-SHA256 of `id.timestamp.body`; several are separated by blanks.
+pub const STANDARD_SIGNATURE: &str = "webhook-signature";
+
+/// The scheme of Standard Webhooks that has a shared secret.
+const STANDARD_VERSION: &str = "v1,";
+
+/// How far the clocks of sender and receiver may be apart, in seconds: what the libraries of Standard
+/// Webhooks allow.
+pub const TOLERANCE_SECONDS: u64 = 300;
+
+/// Names and values of the headers that sign a delivery of this body, sent at `timestamp` (UNIX seconds).
+pub fn headers(
+    secret: &str,
+    delivery: &str,
+    timestamp: u64,
+    body: &[u8],
+) -> [(&'static str, String); 6] {
+    let standard = standard_code(secret, delivery, timestamp, body).finalize().into_bytes();
+    [
+        (SIGNATURE, hex::encode(plain_code(secret, body).finalize().into_bytes())),
+        (TIMESTAMP, timestamp.to_string()),
+        (DELIVERY, delivery.to_owned()),
+        (STANDARD_ID, delivery.to_owned()),
+        (STANDARD_TIMESTAMP, timestamp.to_string()),
+        (STANDARD_SIGNATURE, format!("{STANDARD_VERSION}{}", STANDARD.encode(standard))),
+    ]
+}
+
+/// What is wrong with a delivery.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    /// A header is missing.
+    #[error("the header {0} is missing")]
+    Missing(&'static str),
+    /// A header is not what it should be.
+    #[error("the header {0} is malformed")]
+    Malformed(&'static str),
+    /// It was signed with another secret, or altered on the way.
+    #[error("{0} does not fit the body and the secret")]
+    Wrong(&'static str),
+    /// It was sent at another time, or by a clock that is wrong.
+    #[error("it was sent {0} seconds from now, more than 300")]
+    Time(u64),
+}
+
+/// Checks a delivery as a careful receiver does: both signatures, in constant time, and that it was sent
+/// about `now` (UNIX seconds). `header` gives the value of a header by its lower-case name.
+///
+/// # Errors
+/// [`SignatureError`], about the first thing that is wrong.
+pub fn verify<'h>(
+    secret: &str,
+    header: impl Fn(&str) -> Option<&'h str>,
+    body: &[u8],
+    now: u64,
+) -> Result<(), SignatureError> {
+    let given = |name| header(name).ok_or(SignatureError::Missing(name));
+    let mut plain = [0; 32];
+    hex::decode_to_slice(given(SIGNATURE)?, &mut plain)
+        .map_err(|_| SignatureError::Malformed(SIGNATURE))?;
+    let checked = plain_code(secret, body).verify_slice(&plain);
+    checked.map_err(|_| SignatureError::Wrong(SIGNATURE))?;
+    let sent = given(STANDARD_TIMESTAMP)?;
+    // What is signed is the number, so it has one spelling.
+    let timestamp: u64 = sent
+        .parse()
+        .ok()
+        .filter(|number: &u64| number.to_string() == sent)
+        .ok_or(SignatureError::Malformed(STANDARD_TIMESTAMP))?;
+    let code = standard_code(secret, given(STANDARD_ID)?, timestamp, body);
+    let fits = |one: &str| {
+        let decoded = STANDARD.decode(one.strip_prefix(STANDARD_VERSION)?).ok()?;
+        code.clone().verify_slice(&decoded).ok()
+    };
+    // A sender that is changing its secret sends one signature for each.
+    if given(STANDARD_SIGNATURE)?.split(' ').find_map(fits).is_none() {
+        return Err(SignatureError::Wrong(STANDARD_SIGNATURE));
+    }
+    match timestamp.abs_diff(now) {
+        apart if apart > TOLERANCE_SECONDS => Err(SignatureError::Time(apart)),
+        _ => Ok(()),
+    }
+}
+
+type Code = Hmac<Sha256>;
+
+fn plain_code(secret: &str, body: &[u8]) -> Code {
+    keyed(secret.as_bytes()).chain_update(body)
+}
+
+fn standard_code(secret: &str, delivery: &str, timestamp: u64, body: &[u8]) -> Code {
+    keyed(&standard_key(secret)).chain_update(format!("{delivery}.{timestamp}.")).chain_update(body)
+}
+
+/// As the libraries decode: padding may be missing, and bits that mean nothing may be set.
+const KEY: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// The key of the Standard Webhooks signature: what follows `whsec_`, decoded if it is base64, as their
+/// libraries do it, else as it is.
+fn standard_key(secret: &str) -> Vec<u8> {
+    let rest = secret.strip_prefix(SECRET_PREFIX).unwrap_or(secret);
+    KEY.decode(rest).unwrap_or_else(|_| rest.as_bytes().to_vec())
+}
+
+fn keyed(key: &[u8]) -> Code {
+    Code::new_from_slice(key).expect("a key may have any length (RFC 2104, section 2)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+    const BODY: &[u8] = br#"{"event":{"ext":"v0"},"tx_hash":"00"}"#;
+
+    fn checked(
+        secret: &str,
+        headers: &[(&'static str, String)],
+        body: &[u8],
+        now: u64,
+    ) -> Result<(), SignatureError> {
+        let header = |name: &str| {
+            headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+        };
+        verify(secret, header, body, now)
+    }
+
+    /// The vector of the Standard Webhooks reference libraries, which all of them test.
+    #[test]
+    fn signs_as_the_reference_libraries_do() {
+        let headers = headers(
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            1_614_265_330,
+            br#"{"test": 2432232314}"#,
+        );
+        let (name, value) = &headers[5];
+        assert_eq!(*name, "webhook-signature");
+        assert_eq!(value, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    /// RFC 4231, test case 2.
+    #[test]
+    fn the_plain_signature_is_an_hmac_of_the_body() {
+        let headers = headers("Jefe", "1", 0, b"what do ya want for nothing?");
+        let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(headers[0], ("x-service-signature", expected.to_owned()));
+    }
+
+    #[test]
+    fn what_was_signed_fits_and_any_flipped_byte_does_not() {
+        let generated = format!("whsec_{}", "0123456789abcdef".repeat(4));
+        for secret in
+            [generated.as_str(), "a secret!", "whsec_not base64!", "whsec_", &"k".repeat(200)]
+        {
+            let signed = headers(secret, "d1", NOW, BODY);
+            assert_eq!(checked(secret, &signed, BODY, NOW + 300), Ok(()), "{secret}");
+            for at in 0..BODY.len() {
+                let mut altered = BODY.to_vec();
+                altered[at] ^= 1;
+                assert!(checked(secret, &signed, &altered, NOW).is_err());
+            }
+            for (number, at) in [(0, 3), (3, 0), (4, 9), (5, 7)] {
+                let mut altered = signed.clone();
+                let byte = altered[number].1.as_bytes()[at];
+                let other = if byte == b'1' { "2" } else { "1" };
+                altered[number].1.replace_range(at..=at, other);
+                assert!(checked(secret, &altered, BODY, NOW).is_err(), "{altered:?}");
+            }
+            assert!(checked(&format!("{secret}x"), &signed, BODY, NOW).is_err());
+        }
+    }
+
+    #[test]
+    fn missing_malformed_and_late_headers_are_told() {
+        let signed = headers("s", "d1", NOW, BODY);
+        for missing in [SIGNATURE, STANDARD_ID, STANDARD_TIMESTAMP, STANDARD_SIGNATURE] {
+            let rest: Vec<_> =
+                signed.iter().filter(|(name, _)| *name != missing).cloned().collect();
+            assert_eq!(checked("s", &rest, BODY, NOW), Err(SignatureError::Missing(missing)));
+        }
+        assert_eq!(checked("s", &signed, BODY, NOW - 301), Err(SignatureError::Time(301)));
+        for (at, value) in [(0, "zz"), (0, ""), (4, "+1800000000"), (4, "soon")] {
+            let mut altered = signed.clone();
+            let name = altered[at].0;
+            altered[at].1 = value.to_owned();
+            let outcome = checked("s", &altered, BODY, NOW);
+            assert_eq!(outcome, Err(SignatureError::Malformed(name)), "{value}");
+        }
+        // While a sender changes its secret, it sends two signatures.
+        let other = headers("t", "d1", NOW, BODY);
+        let mut both = signed.clone();
+        both[5].1 = format!("{} {} v1a,x", other[5].1, signed[5].1);
+        assert_eq!(checked("s", &both, BODY, NOW), Ok(()));
+    }
+}

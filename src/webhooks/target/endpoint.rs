@@ -1,0 +1,195 @@
+//! Addresses that users give for deliveries, as far as the text alone tells whether they are usable.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use reqwest::Url;
+
+use super::address::Denied;
+use crate::domain::excerpt;
+
+/// Longest endpoint, in bytes.
+pub const LONGEST_ENDPOINT: usize = 2048;
+
+/// An address that deliveries may be sent to as far as its text tells: HTTP or HTTPS, without user and
+/// password. Whether what it leads to is public is another question ([`super::Sender::check`]).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// As it was given.
+    text: String,
+    url: Url,
+}
+
+/// Why an address is not used for deliveries.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    /// More than [`LONGEST_ENDPOINT`].
+    #[error("is {0} bytes long: give a URL of at most 2048")]
+    TooLong(usize),
+    /// Not a URL.
+    #[error("is '{0}', which is not a URL: give one such as https://example.com/events")]
+    NotAUrl(String),
+    /// Another scheme.
+    #[error("has the scheme '{0}': give a URL that begins with https:// or http://")]
+    Scheme(String),
+    /// With a user or a password.
+    #[error("holds a user or a password: leave them out, and check the signature instead")]
+    UserInfo,
+    /// Nothing can listen there.
+    #[error("names port 0: give another, or leave it out")]
+    Port,
+    /// Its address, or one of those that its name has, is not public.
+    #[error(
+        "leads to a place that is not for deliveries: {0}; ask the operator to allow its subnet"
+    )]
+    Denied(Denied),
+}
+
+impl Endpoint {
+    /// As it was given.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The address without what may be secret in it, for logs.
+    pub fn redacted(&self) -> String {
+        crate::source::http::redacted(&self.url)
+    }
+
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Scheme, host and port: endpoints that share them share a server.
+    pub fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+
+    /// The host when it is an address. The URL standard's parser has by then read every way to write one:
+    /// decimal, octal, hexadecimal, with fewer than four parts, with full-width digits
+    /// (url.spec.whatwg.org, section 3.5).
+    pub(super) fn literal(&self) -> Option<IpAddr> {
+        let host = self.url.host_str()?;
+        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+        bare.parse().ok()
+    }
+
+    /// The host when it is a name.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.url.host_str().filter(|_| self.literal().is_none())
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        if text.len() > LONGEST_ENDPOINT {
+            return Err(EndpointError::TooLong(text.len()));
+        }
+        let not_a_url = || EndpointError::NotAUrl(excerpt(text));
+        // The parser would take these away: what is stored and shown is what is used.
+        if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(not_a_url());
+        }
+        let url = Url::parse(text).map_err(|_| not_a_url())?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(EndpointError::Scheme(excerpt(url.scheme())));
+        }
+        // `http:example.com` is one for the parser, and a mistake for everybody else.
+        if !text.get(url.scheme().len()..).is_some_and(|rest| rest.starts_with("://")) {
+            return Err(not_a_url());
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(EndpointError::UserInfo);
+        }
+        match (url.host_str(), url.port()) {
+            (None | Some(""), _) => Err(not_a_url()),
+            (_, Some(0)) => Err(EndpointError::Port),
+            _ => Ok(Self { text: text.to_owned(), url }),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mistake_has_its_sentence() {
+        let long = format!("https://example.com/{}", "a".repeat(LONGEST_ENDPOINT));
+        for (text, part) in [
+            ("", "not a URL"),
+            ("example.com/events", "not a URL"),
+            ("https://", "not a URL"),
+            ("http:example.com", "not a URL"),
+            ("https:/example.com", "not a URL"),
+            ("https:\\\\example.com", "not a URL"),
+            ("https://exa mple.com", "not a URL"),
+            (" https://example.com", "not a URL"),
+            ("https://example.com\n", "not a URL"),
+            ("https://exa\tmple.com", "not a URL"),
+            ("https://1.2.3.4.5/", "not a URL"),
+            ("https://256.256.256.256/", "not a URL"),
+            ("https://[fe80::1%25eth0]/", "not a URL"),
+            ("https://[::1/", "not a URL"),
+            ("https://example.com:99999/", "not a URL"),
+            ("ftp://example.com", "scheme 'ftp'"),
+            ("file:///etc/passwd", "scheme 'file'"),
+            ("gopher://example.com", "scheme 'gopher'"),
+            ("javascript:alert(1)", "scheme 'javascript'"),
+            ("https://me@example.com", "password"),
+            ("https://:word@example.com", "password"),
+            ("https://example.com@10.0.0.1/", "password"),
+            ("https://example.com:0/", "port 0"),
+            (&long, "bytes long"),
+        ] {
+            let told = text.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(told.contains(part), "{text}: {told}");
+        }
+        for text in [
+            "https://example.com",
+            "http://example.com:8080/a/b?c=d",
+            "HTTPS://Example.com/",
+            "https://[2606:4700::1]/",
+            "https://bücher.example/",
+        ] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn every_way_to_write_an_address_is_seen_as_one() {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1.",
+            "2130706433",
+            "017700000001",
+            "0x7f000001",
+            "0x7f.1",
+            "127.1",
+            "127.0.1",
+            "0177.0.0.1",
+            "0x7f.0.0.0x1",
+            "%31%32%37.0.0.1",
+            "１２７.0.0.1",
+            "127。0。0。1",
+            "①②⑦.0.0.1",
+        ] {
+            let endpoint: Endpoint = format!("http://{host}/").parse().unwrap();
+            assert_eq!(endpoint.literal(), Some([127, 0, 0, 1].into()), "{host}");
+            assert_eq!(endpoint.name(), None);
+        }
+        let endpoint: Endpoint = "http://[::ffff:7f00:1]:80/".parse().unwrap();
+        assert_eq!(endpoint.literal().map(|it| it.to_canonical()), Some([127, 0, 0, 1].into()));
+        let endpoint: Endpoint = "http://localhost./".parse().unwrap();
+        assert_eq!((endpoint.literal(), endpoint.name()), (None, Some("localhost.")));
+    }
+}

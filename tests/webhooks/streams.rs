@@ -1,0 +1,508 @@
+//! Streams of events, served from a store that grows: every filter against the event routes, what retention
+//! took away, tokens that end, readers that do not read, and many at once.
+//!
+//! Small: 60 streams at once; full: 1,000.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+use orrery::auth::IssueRequest;
+use orrery::budget::Usage;
+use orrery::decode::decode;
+use orrery::store::{Durability, IndexOptions, PreparedLedger, Retention};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+
+use crate::common::lake_files::Chain;
+use crate::common::model::Universe;
+use crate::common::server::{Server, TempStore, now};
+use crate::common::size;
+use crate::messages::{Reader, Said};
+
+const LAST: u32 = 160;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+static CHAIN: LazyLock<Chain> = LazyLock::new(|| Chain::made(31, LAST));
+
+fn prepared(ledger: u32) -> PreparedLedger {
+    let view = decode(CHAIN.xdr(ledger), CHAIN.network.id()).unwrap();
+    let options =
+        IndexOptions { classic_events: true, fee_events: true, ..IndexOptions::default() };
+    PreparedLedger::new(&view, &options).unwrap()
+}
+
+fn add(store: &TempStore, ledgers: std::ops::RangeInclusive<u32>, durability: Durability) {
+    for ledger in ledgers {
+        store.store.commit(prepared(ledger), durability).unwrap();
+    }
+}
+
+fn store(ledgers: std::ops::RangeInclusive<u32>) -> TempStore {
+    let store = TempStore::new(&CHAIN.network);
+    add(&store, ledgers, Durability::Synced);
+    store
+}
+
+/// All events that are stored, as the event routes write them, oldest first.
+fn stored(server: &Server) -> Vec<Value> {
+    let mut all: Vec<Value> = Vec::new();
+    loop {
+        let cursor = all.last().map_or(0, |last| last["id"].as_u64().unwrap());
+        let page = format!("/rest/events/by-ledger?order=asc&limit=1000&cursor={cursor}");
+        let page = server.get(&page).json().as_array().unwrap().clone();
+        if page.is_empty() {
+            return all;
+        }
+        all.extend(page);
+    }
+}
+
+fn open(server: &Server, query: &str, last_id: Option<&str>) -> Reader {
+    Reader::open(server.address, &server.token, query, last_id).unwrap()
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What is taken of the server's budgets.
+#[derive(Clone, Default)]
+struct Taken(Arc<Mutex<HashMap<&'static str, Usage>>>);
+
+impl Taken {
+    fn watch(&self, deps: &mut orrery::api::Deps) {
+        let seen = Arc::clone(&self.0);
+        deps.metrics = Some(Arc::new(move |usages: &[Usage]| {
+            seen.lock().unwrap().extend(usages.iter().map(|usage| (usage.name, *usage)));
+            String::new()
+        }));
+    }
+
+    fn of(&self, server: &Server, name: &str) -> u64 {
+        assert_eq!(server.get_public("/metrics").status, 200);
+        self.0.lock().unwrap()[name].taken
+    }
+}
+
+/// Whether a record is wanted.
+type Condition = Box<dyn Fn(&Value) -> bool>;
+
+/// A random filter as a query, and as a condition on a record.
+fn filter(rng: &mut ChaCha8Rng, events: &[Value]) -> (String, Condition) {
+    let event = events.choose(rng).unwrap();
+    let mut parts = Vec::new();
+    let mut wanted: Vec<(&'static str, Value)> = Vec::new();
+    for field in ["contract_id", "topic1", "topic2", "topic3", "topic4"] {
+        let given = event[field].as_str().filter(|text| !text.is_empty());
+        if let Some(text) = given.filter(|_| rng.random_bool(0.35)) {
+            let encoded: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+            parts.push(format!("{field}={encoded}"));
+            wanted.push((field, event[field].clone()));
+        }
+    }
+    let matches = move |event: &Value| wanted.iter().all(|(field, value)| event[*field] == *value);
+    (parts.join("&"), Box::new(matches))
+}
+
+#[test]
+fn a_stream_has_what_the_event_routes_have_from_wherever_it_begins() {
+    let store = store(2..=60);
+    let server = Server::start(&store);
+    let before = stored(&server);
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let mut readers = Vec::new();
+    for round in 0..40 {
+        let (query, matches) = filter(&mut rng, &before);
+        let after = match round % 4 {
+            0 => None,
+            1 => Some(0),
+            _ => Some(rng.random_range(0..=before.len() as u64)),
+        };
+        let reader = open(&server, &query, after.map(|id| id.to_string()).as_deref());
+        readers.push((reader, query, matches, after.unwrap_or(before.len() as u64)));
+    }
+    for (reader, .., after) in &mut readers {
+        assert_eq!(reader.position(), *after, "a client knows from the start where it is");
+    }
+    add(&store, 61..=80, Durability::Synced);
+    let all = stored(&server);
+    assert!(all.len() > before.len());
+    for (mut reader, query, matches, after) in readers {
+        let expected: Vec<_> =
+            all.iter().filter(|it| it["id"].as_u64().unwrap() > after && matches(it)).collect();
+        let got = reader.events(expected.len());
+        assert!(got.iter().eq(expected), "{query} after {after}");
+    }
+}
+
+#[test]
+fn an_address_is_found_in_any_topic() {
+    let store = store(2..=60);
+    let server = Server::start(&store);
+    let all = stored(&server);
+    let topics = |event: &Value| -> Vec<String> {
+        let fields = (1..=10).map(|number| event[format!("topic{number}")].as_str());
+        fields.filter_map(|topic| topic.map(str::to_owned)).collect()
+    };
+    // ScVal::Address begins with 18; the strkey of a contract is what `contract_id` spells.
+    let address =
+        all.iter().flat_map(&topics).find(|topic| topic.starts_with("AAAAEgAAAA")).unwrap();
+    let strkey = {
+        use base64::Engine;
+        use stellar_xdr::{Limits, ReadXdr, ScVal};
+        let xdr = base64::engine::general_purpose::STANDARD.decode(&address).unwrap();
+        match ScVal::from_xdr(xdr, Limits::none()).unwrap() {
+            ScVal::Address(address) => address.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let expected: Vec<_> = all.iter().filter(|event| topics(event).contains(&address)).collect();
+    assert!(!expected.is_empty() && expected.len() < all.len());
+    let mut reader = open(&server, &format!("address={strkey}"), Some("0"));
+    assert!(reader.events(expected.len()).iter().eq(expected));
+}
+
+#[test]
+fn what_is_malformed_is_refused_and_what_may_not_be_read_is_not() {
+    let store = store(2..=10);
+    let server = Server::start(&store);
+    let newest = stored(&server).len();
+    let with = |query: &str, lines: &str| {
+        let token = format!("authorization: Bearer {}\r\n{lines}", server.token);
+        Reader::open_with(server.address, query, &token).err().map(|it| (it.status, it.body))
+    };
+    for (query, name) in [
+        ("contract_id=x", "contract_id"),
+        ("topic1=", "topic1"),
+        ("topic4=!", "topic4"),
+        ("address=C", "address"),
+        ("topic1=AAAAAQ==&topic1=AAAAAQ==", "topic1"),
+    ] {
+        let (status, body) = with(query, "").unwrap();
+        assert_eq!(status, 400);
+        assert!(body.contains(&format!("'{name}'")) && body.contains("bad_parameter"), "{body}");
+    }
+    for id in ["x", "-1", "+1", "1.0", "", "\u{e9}", &format!("{}", newest + 1), &"9".repeat(40)] {
+        let (status, body) = with("", &format!("last-event-id: {id}\r\n")).unwrap();
+        assert!(status == 400 && body.contains("'Last-Event-ID'"), "{id}: {body}");
+    }
+    assert!(with("", &format!("last-event-id: {newest}\r\n")).is_none());
+    assert!(with("unknown=1", "").is_none());
+    let no_token = Reader::open_with(server.address, "contract_id=x", "").err().unwrap();
+    assert_eq!(no_token.status, 401, "before parameters are looked at");
+    let scopes = vec![orrery::auth::Scope::Deploy];
+    let request = IssueRequest { scopes, ..IssueRequest::for_owner("deployer") };
+    let token = server.tokens.issue(&request).unwrap().token;
+    assert_eq!(Reader::open(server.address, &token, "", None).err().unwrap().status, 403);
+    let mut connection = server.connect();
+    let authorization = format!("Bearer {}", server.token);
+    let head =
+        connection.request("HEAD", "/rest/events/stream", &[("authorization", &authorization)]);
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(connection.request("POST", "/rest/events/stream", &[]).status, 405);
+}
+
+#[test]
+fn what_retention_took_is_told_with_its_ledgers_and_only_once() {
+    let store = store(2..=80);
+    let server = Server::start(&store);
+    let all = stored(&server);
+    let keep = Retention { events: Some(20), ..Retention::default() };
+    while !store.store.prune(&keep).unwrap().is_nothing() {}
+    let kept = stored(&server);
+    let ledger = |event: &Value| event["ledger"].as_u64().unwrap();
+    let id = |event: &Value| event["id"].as_u64().unwrap();
+    assert!(kept.iter().all(|event| ledger(event) > 60) && !kept.is_empty());
+    let last_lost = id(&kept[0]) - 1;
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let some = rng.random_range(1..last_lost);
+    for after in [0, 1, some, last_lost - 1, last_lost, last_lost + 1] {
+        let mut reader = open(&server, "", Some(&after.to_string()));
+        let lost: Vec<_> =
+            all.iter().filter(|it| (after + 1..=last_lost).contains(&id(it))).collect();
+        if let (Some(first), Some(last)) = (lost.first(), lost.last()) {
+            let (kind, told, data) = reader.message().unwrap();
+            assert_eq!((kind.as_str(), told), ("gap", last_lost.to_string()));
+            assert_eq!(data["from"], first["ledger"], "after {after}");
+            assert_eq!(data["to"], last["ledger"]);
+            assert_eq!(data["events"], lost.len());
+        }
+        let rest: Vec<_> = kept.iter().filter(|event| id(event) > after).collect();
+        assert!(reader.events(rest.len()).iter().eq(rest));
+    }
+    // Whoever was told goes on behind it, and one that matched nothing for long was told how far it is.
+    let mut reader = open(&server, "", Some("0"));
+    assert_eq!(reader.message().unwrap().0, "gap");
+    let mut again = open(&server, "", Some(&reader.last_id));
+    assert!(again.events(kept.len()).iter().eq(&kept));
+}
+
+/// Ledgers that were filled in later and went again lie between those that are kept, by their ids.
+#[test]
+fn gaps_are_told_where_they_are() {
+    let store = store(61..=80);
+    add(&store, 40..=45, Durability::Synced);
+    add(&store, 81..=90, Durability::Synced);
+    add(&store, 20..=25, Durability::Synced);
+    let server = Server::start(&store);
+    let all = stored(&server);
+    let keep = Retention { events: Some(30), ..Retention::default() };
+    while !store.store.prune(&keep).unwrap().is_nothing() {}
+    let mut reader = open(&server, "", Some("0"));
+    let (mut seen, mut gaps) = (0, Vec::new());
+    while seen < all.len() as u64 {
+        let (kind, told, data) = reader.message().unwrap();
+        let told: u64 = told.parse().unwrap();
+        match kind.as_str() {
+            "gap" => {
+                gaps.push((data["from"].as_u64().unwrap(), data["to"].as_u64().unwrap()));
+                seen += data["events"].as_u64().unwrap();
+            }
+            _ => {
+                assert_eq!(data, all[seen as usize]);
+                seen += 1;
+            }
+        }
+        assert_eq!(told, seen, "nothing is left out without a word");
+    }
+    assert_eq!(gaps.len(), 2, "{gaps:?}");
+    assert!((40..=45).contains(&gaps[0].0) && (20..=25).contains(&gaps[1].1), "{gaps:?}");
+}
+
+#[test]
+fn events_that_a_crash_could_undo_are_not_sent_before_they_are_durable() {
+    let store = store(2..=20);
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.stream_heartbeat = Duration::from_millis(50);
+    });
+    let durable = stored(&server).len();
+    let mut reader = open(&server, "", Some("0"));
+    reader.events(durable);
+    let mut news = open(&server, "", None);
+    add(&store, 21..=30, Durability::Deferred);
+    let all = stored(&server);
+    assert!(all.len() > durable, "the event routes have them already");
+    for _ in 0..5 {
+        assert!(matches!(reader.next(), Said::Nothing), "heartbeats and nothing else");
+        assert!(matches!(news.next(), Said::Nothing));
+    }
+    store.store.flush().unwrap();
+    assert_eq!(reader.events(all.len() - durable), all[durable..]);
+    assert_eq!(news.events(all.len() - durable), all[durable..]);
+}
+
+#[test]
+fn a_silent_stream_tells_how_far_it_is() {
+    let store = store(2..=20);
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.stream_heartbeat = Duration::from_millis(30);
+    });
+    // ScVal::Symbol("no_such_event"), which no event of the sandbox has.
+    let query = "topic1=AAAADwAAAA1ub19zdWNoX2V2ZW50AAAA";
+    let mut reader = open(&server, query, Some("0"));
+    let mut positions = vec![reader.position()];
+    let wanted = stored(&server).len() as u64;
+    wait_until("it tells how far it is", || {
+        positions.push(reader.position());
+        positions.last() == Some(&wanted)
+    });
+    add(&store, 21..=22, Durability::Synced);
+    let wanted = stored(&server).len() as u64;
+    wait_until("it tells of new events", || reader.position() == wanted);
+    assert!(positions.is_sorted());
+}
+
+#[test]
+fn streams_end_with_their_token_and_with_the_service() {
+    let store = store(2..=20);
+    let clock = Arc::new(Mutex::new(now()));
+    let reads = Arc::clone(&clock);
+    let mut server = Server::start_with(&store, |deps| {
+        deps.clock = Arc::new(move || *reads.lock().unwrap());
+    });
+    let last_words = |reader: &mut Reader| loop {
+        match reader.next() {
+            Said::Comment(text) => {
+                assert_eq!(reader.next(), Said::End);
+                break text;
+            }
+            Said::Nothing => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    let issue = |days| {
+        let request = IssueRequest { days, ..IssueRequest::for_owner("somebody") };
+        server.tokens.issue(&request).unwrap()
+    };
+    let (short, taken_back) = (issue(1), issue(100));
+    let mut expiring = Reader::open(server.address, &short.token, "", None).unwrap();
+    let mut revoked = Reader::open(server.address, &taken_back.token, "", None).unwrap();
+    let mut lasting = open(&server, "", None);
+    server.tokens.revoke(&taken_back.claims.jti).unwrap();
+    assert!(last_words(&mut revoked).contains("revoked"));
+    assert_eq!(
+        Reader::open(server.address, &taken_back.token, "", None).err().unwrap().status,
+        401
+    );
+    *clock.lock().unwrap() += 2 * 86_400;
+    assert!(last_words(&mut expiring).contains("expired"));
+    server.begin_stop();
+    assert!(last_words(&mut lasting).contains("stopping"));
+    server.finish_stop();
+}
+
+#[test]
+fn streams_have_places_of_their_own_and_give_them_back() {
+    let store = store(2..=20);
+    let taken = Taken::default();
+    let server = Server::start_with(&store, |deps| {
+        taken.watch(deps);
+        deps.settings.streams = 6;
+        deps.settings.streams_per_token = 3;
+        // Neither is used up by streams.
+        deps.settings.requests_in_flight = 2;
+        deps.settings.readers = 1;
+        deps.settings.stream_heartbeat = Duration::from_millis(50);
+    });
+    let mut readers: Vec<_> = (0..3).map(|_| open(&server, "", None)).collect();
+    let refused = Reader::open(server.address, &server.token, "", None).err().unwrap();
+    assert_eq!(refused.status, 429);
+    assert!(refused.body.contains("too many streams at a time"), "{}", refused.body);
+    assert!(!stored(&server).is_empty(), "other requests are answered");
+    for name in ["streams", "bytes", "readers"] {
+        let expected = match name {
+            "streams" => 3,
+            "bytes" => 3 * (64 << 10),
+            _ => 0,
+        };
+        wait_until(name, || taken.of(&server, name) == expected);
+    }
+    // Clients go in every way: with a word, and without.
+    drop(readers.pop());
+    wait_until("its place is free", || taken.of(&server, "streams") == 2);
+    let mut another = open(&server, "", None);
+    another.position();
+    drop((readers, another));
+    for name in ["streams", "bytes"] {
+        wait_until(name, || taken.of(&server, name) == 0);
+    }
+}
+
+/// Adds more bytes of events than all buffers of a connection hold, and about three times as many as are kept
+/// in memory for all streams.
+fn add_many_bytes(store: &TempStore) -> usize {
+    let mut rng = ChaCha8Rng::seed_from_u64(2);
+    let universe = Universe::random(&mut rng);
+    let (mut previous, mut bytes) = ([0; 32], 0);
+    for sequence in 2..=4 {
+        let mut ledger = universe.dense_ledger(&mut rng, sequence, previous);
+        ledger.events.iter_mut().for_each(|event| event.data = vec![7; 10_000]);
+        bytes += 4 * 10_000 / 3 * ledger.events.len();
+        previous = ledger.hash;
+        let options = IndexOptions { classic_events: true, ..IndexOptions::default() };
+        store.store.commit(ledger.prepare(&options), Durability::Synced).unwrap();
+    }
+    bytes
+}
+
+#[test]
+fn a_stream_that_falls_behind_what_is_in_memory_goes_on_from_the_store() {
+    let store = TempStore::new(&CHAIN.network);
+    let taken = Taken::default();
+    let server = Server::start_with(&store, |deps| taken.watch(deps));
+    let mut readers = [open(&server, "", None), open(&server, "", Some("0"))];
+    let bytes = add_many_bytes(&store);
+    let newest = store.store.ends().last_event_id.0 as usize;
+    let mut most = 0;
+    for part in 0..4 {
+        most = most.max(taken.of(&server, "bytes") as usize);
+        for reader in &mut readers {
+            let (from, to) = (part * newest / 4, (part + 1) * newest / 4);
+            let events = reader.events(to - from);
+            let ids = events.iter().map(|event| event["id"].as_u64().unwrap() as usize);
+            assert!(ids.eq(from + 1..=to));
+        }
+    }
+    assert!(bytes > 2 * most && most < 20 << 20, "{most} bytes are held of {bytes}");
+    drop(readers);
+    wait_until("nothing is kept for nobody", || taken.of(&server, "bytes") == 0);
+}
+
+#[test]
+fn a_reader_that_does_not_read_is_given_up_and_goes_on_later() {
+    let store = TempStore::new(&CHAIN.network);
+    let bytes = add_many_bytes(&store);
+    let taken = Taken::default();
+    let server = Server::start_with(&store, |deps| {
+        taken.watch(deps);
+        deps.settings.answer_timeout = Duration::from_secs(1);
+        deps.settings.answer_bytes_per_second = 1 << 20;
+    });
+    let mut slow = open(&server, "", Some("0"));
+    let mut seen = slow.events(3);
+    let mut most = 0;
+    wait_until("it is given up", || {
+        most = most.max(taken.of(&server, "bytes"));
+        taken.of(&server, "streams") == 0
+    });
+    assert!(bytes > 60 << 20 && most <= 1 << 20, "{most} bytes are held for a stream of {bytes}");
+    // What had been sent is read, and the rest comes with the next streams, however many it takes.
+    let newest = store.store.ends().last_event_id.0 as usize;
+    let (mut reader, mut streams) = (slow, 1);
+    loop {
+        while seen.len() < newest
+            && let Some((kind, _, data)) = reader.message()
+        {
+            assert_eq!(kind, "message");
+            assert_eq!(data["id"], seen.len() + 1, "nothing is left out, and nothing comes twice");
+            seen.push(data);
+        }
+        if seen.len() == newest {
+            break;
+        }
+        streams += 1;
+        reader = open(&server, "", Some(&reader.last_id));
+    }
+    assert!(streams > 1, "it was given up in the middle");
+}
+
+#[test]
+fn many_streams_at_once_all_have_everything() {
+    let streams = size::choose(60, 1000) as usize;
+    let store = store(2..=40);
+    let taken = Taken::default();
+    let server = Server::start_with(&store, |deps| {
+        taken.watch(deps);
+        deps.settings.connections = 3000;
+        deps.settings.connections_per_address = 3000;
+        deps.settings.streams = 2 * streams as u64;
+        deps.settings.streams_per_token = streams as u64;
+        deps.settings.bytes_in_flight_per_token = 200 << 20;
+    });
+    let before = stored(&server);
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let mut readers: Vec<_> = (0..streams)
+        .map(|number| {
+            let (query, matches) = filter(&mut rng, &before);
+            let after = if number % 3 == 0 { before.len() / 2 } else { before.len() };
+            (open(&server, &query, Some(&after.to_string())), matches, after as u64)
+        })
+        .collect();
+    wait_until("all of them are there", || taken.of(&server, "streams") == streams as u64);
+    let began = Instant::now();
+    add(&store, 41..=LAST, Durability::Synced);
+    let all = stored(&server);
+    for (reader, matches, after) in &mut readers {
+        let wanted = |event: &&Value| event["id"].as_u64().unwrap() > *after && matches(event);
+        let expected: Vec<_> = all.iter().filter(wanted).collect();
+        assert!(reader.events(expected.len()).iter().eq(expected));
+    }
+    println!("{streams} streams had all of {} events after {:?}", all.len(), began.elapsed());
+}
