@@ -20,7 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["domain"]),
     ("source", &["decode", "domain", "durable", "observe", "verify"]),
     ("notify", &["source"]),
-    ("webhooks", &["domain", "source"]),
+    ("webhooks", &["budget", "decode", "domain", "observe", "source", "store"]),
     ("pipeline", &["decode", "domain", "priority", "source", "store", "verify"]),
     ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),

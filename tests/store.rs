@@ -9,6 +9,7 @@ mod faults {
     mod histories;
 }
 mod feed {
+    mod changes;
     mod consumers;
     mod kills;
     mod losses;

@@ -10,6 +10,7 @@ use crate::programs::engine::RunError;
 use crate::programs::state::StateError;
 use crate::store::StoreError;
 use crate::tables::query::QueryError;
+use crate::webhooks::WebhookError;
 
 /// Why a request, or the server itself, failed.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +112,13 @@ pub enum ApiError {
     /// reads it in the log.
     #[error("{}", .0.sentence())]
     Program(#[from] ProgramError),
+    /// Webhooks are not served here.
+    #[error("webhooks are not running here: give the operator the request id")]
+    NoWebhooks,
+    /// What was asked of webhooks was not done. Where the reason is for the operator alone, the operator
+    /// reads it in the log.
+    #[error("{}", .0.sentence())]
+    Webhook(#[from] WebhookError),
     /// The service is down, as `/rest/health/ready` reports it.
     #[error("the service is not ready: {0}")]
     NotReady(String),
@@ -168,9 +176,12 @@ impl ApiError {
             Self::TooExpensive { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "query_too_expensive"),
             Self::HungUp => (StatusCode::BAD_REQUEST, "client_closed"),
             Self::MetricsElsewhere => (StatusCode::FORBIDDEN, "forbidden"),
-            Self::NotReady(_) | Self::NoPrograms => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+            Self::NotReady(_) | Self::NoPrograms | Self::NoWebhooks => {
+                (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
+            }
             Self::Body(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             Self::Program(error) => of_program(error),
+            Self::Webhook(error) => of_webhook(error),
             Self::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
             Self::Panic | Self::Listener(_) | Self::Start(_) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal")
@@ -197,9 +208,10 @@ impl ApiError {
             Self::TooManyRequests { retry_after }
             | Self::OwnShare { retry_after, .. }
             | Self::Busy { retry_after } => Some(*retry_after),
-            Self::NotReady(_) | Self::NoPrograms | Self::Token(TokenError::Unverifiable(_)) => {
-                Some(5)
-            }
+            Self::NotReady(_)
+            | Self::NoPrograms
+            | Self::NoWebhooks
+            | Self::Token(TokenError::Unverifiable(_)) => Some(5),
             Self::Program(error) => match of_program(error).0 {
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Some(1),
                 _ => None,
@@ -241,6 +253,25 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         | ProgramError::NotReady(_)
         | ProgramError::Damaged(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         ProgramError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
+    }
+}
+
+fn of_webhook(error: &WebhookError) -> (StatusCode, &'static str) {
+    match error {
+        WebhookError::Unknown(_) | WebhookError::UnknownDelivery { .. } => {
+            (StatusCode::NOT_FOUND, "not_found")
+        }
+        WebhookError::Duplicate(_) => (StatusCode::CONFLICT, "webhook_exists"),
+        WebhookError::TooMany { .. } => (StatusCode::CONFLICT, "too_many_webhooks"),
+        WebhookError::Disabled(_) => (StatusCode::CONFLICT, "webhook_disabled"),
+        WebhookError::Endpoint(_) | WebhookError::Filter(_) | WebhookError::Value { .. } => {
+            (StatusCode::BAD_REQUEST, "bad_request")
+        }
+        WebhookError::Interrupted => (StatusCode::BAD_REQUEST, "client_closed"),
+        WebhookError::Damaged(_) | WebhookError::Seal => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "internal")
+        }
+        WebhookError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "store_failed"),
     }
 }
 

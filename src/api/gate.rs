@@ -334,7 +334,7 @@ impl Gate {
         let holder = identity.owner.as_ref().map_or(identity.holder, Holder::of);
         match work {
             Work::Query(_) => place(&self.budgets.queries, holder, &head.client, "queries").await,
-            _ => place(&self.budgets.changes, holder, &head.client, "changes of programs").await,
+            _ => place(&self.budgets.changes, holder, &head.client, "changes").await,
         }
     }
 

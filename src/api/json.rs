@@ -11,8 +11,6 @@ use std::sync::LazyLock;
 use base64::Engine;
 use base64::engine::Simd;
 use base64::engine::general_purpose::PAD;
-use time::OffsetDateTime;
-use time::macros::datetime;
 
 use crate::decode::EventType;
 use crate::domain::{CloseTime, ContractId};
@@ -42,9 +40,6 @@ const NO_TOPIC_LEN: usize = ",\"topic1\":null".len();
 
 /// A page is mostly base64, so it is made with what the processor has for it.
 static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
-
-/// Last second that has a four-digit year, as ISO 8601 wants it.
-const LATEST: OffsetDateTime = datetime!(9999-12-31 23:59:59 UTC);
 
 /// A JSON array under construction: the answer of every route that lists events or transactions.
 pub struct List {
@@ -314,7 +309,7 @@ impl List {
         }
         let start = self.out.len();
         self.raw(",\"ledger_closed_at\":\"");
-        let (text, length) = iso_8601(time);
+        let (text, length) = time.iso_8601();
         self.out.extend_from_slice(&text[..length]);
         self.raw("\"");
         if let Some(milliseconds) = time.milliseconds() {
@@ -338,41 +333,6 @@ fn hex_digits(hash: &[u8; 32]) -> [u8; 64] {
     let written = hex::encode_to_slice(hash, &mut digits);
     debug_assert_eq!(written, Ok(()));
     digits
-}
-
-/// `2024-02-20T17:00:00Z`, or with milliseconds `2024-02-20T17:00:00.123Z`, and its length. A time that
-/// no ledger can have is shown as the last one of 9999.
-fn iso_8601(closed: CloseTime) -> ([u8; 24], usize) {
-    let known = i64::try_from(closed.seconds())
-        .ok()
-        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
-    let time = known.unwrap_or(LATEST);
-    let year = u32::try_from(time.year()).unwrap_or(0);
-    let (hour, minute, second) = time.to_hms();
-    let mut text = *b"0000-00-00T00:00:00.000Z";
-    let mut put = |at: usize, value: u32| {
-        text[at] = b'0' + (value / 10 % 10) as u8;
-        text[at + 1] = b'0' + (value % 10) as u8;
-    };
-    put(0, year / 100);
-    put(2, year);
-    put(5, u32::from(u8::from(time.month())));
-    put(8, u32::from(time.day()));
-    put(11, u32::from(hour));
-    put(14, u32::from(minute));
-    put(17, u32::from(second));
-    match closed.milliseconds() {
-        None => {
-            text[19] = b'Z';
-            (text, 20)
-        }
-        Some(milliseconds) => {
-            let part = if known.is_some() { (milliseconds % 1000) as u32 } else { 999 };
-            put(21, part);
-            text[20] = b'0' + (part / 100) as u8;
-            (text, 24)
-        }
-    }
 }
 
 #[cfg(test)]

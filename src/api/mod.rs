@@ -27,6 +27,7 @@ mod identity;
 mod intake;
 mod json;
 mod limits;
+mod members;
 mod metrics;
 mod page;
 mod params;
@@ -38,6 +39,7 @@ mod router;
 mod server;
 mod streams;
 mod transactions;
+mod webhooks;
 mod wire;
 
 use std::net::IpAddr;
@@ -59,6 +61,7 @@ use crate::domain::Network;
 use crate::observe::health::Health;
 use crate::programs::Programs;
 use crate::store::{IndexedAs, Store};
+use crate::webhooks::manage::Webhooks;
 
 /// Largest request body, in bytes, of every route that does not say otherwise.
 pub const LARGEST_BODY: usize = 256 * 1024;
@@ -83,6 +86,7 @@ fn areas() -> [&'static [Route]; 8] {
         &description::ROUTES,
         &metrics::ROUTES,
         &retroshade::ROUTES,
+        &webhooks::ROUTES,
     ]
 }
 
@@ -103,6 +107,8 @@ pub struct Deps {
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Custom indexing programs; without them their routes answer 503.
     pub programs: Option<Arc<Programs>>,
+    /// Webhooks; without them their routes answer 503.
+    pub webhooks: Option<Arc<Webhooks>>,
     /// Text of `/metrics`, given what is taken of the budgets; without it the route does not exist.
     pub metrics: Option<MetricsText>,
     /// Told of every answered request.

@@ -50,6 +50,17 @@ impl<'a> Query<'a> {
         self.get(name).map(|text| number(name, text, most)).transpose()
     }
 
+    /// How many rows are wanted, of lists that say themselves how many may be.
+    pub(super) fn limit(&self, default: usize, most: usize) -> Result<usize, ApiError> {
+        match self.number("limit", most as u64)? {
+            None => Ok(default),
+            Some(0) => {
+                Err(ApiError::parameter("limit", format!("is 0: give a number from 1 to {most}")))
+            }
+            Some(given) => Ok(usize::try_from(given).unwrap_or(most)),
+        }
+    }
+
     /// One of a few words, `None` when it is not given.
     pub(super) fn word<T: Copy>(
         &self,

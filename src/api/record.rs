@@ -19,6 +19,9 @@ pub(super) fn log_failure(head: &Head, id: &HeaderValue, error: &ApiError) {
         ApiError::Program(cause) if cause.is_internal() => {
             tracing::error!(id, path, %cause, "what was asked of programs was not done");
         }
+        ApiError::Webhook(cause) if cause.is_internal() => {
+            tracing::error!(id, path, %cause, "what was asked of webhooks was not done");
+        }
         ApiError::Token(TokenError::Unverifiable(cause)) => {
             tracing::error!(id, path, %cause, "revocations cannot be read");
         }

@@ -62,6 +62,11 @@ pub enum AuthError {
         "{0} does not hold a signing key of 64 hexadecimal digits: restore it from a backup, or remove it, which voids every token"
     )]
     DamagedSecret(PathBuf),
+    /// The file of the key for webhook secrets does not hold a key.
+    #[error(
+        "{0} does not hold a key of 64 hexadecimal digits: restore it from a backup, or remove it, after which every webhook subscription has to be made anew"
+    )]
+    DamagedWebhookKey(PathBuf),
     /// There is a signing key, and no list of the tokens that were revoked.
     #[error(
         "{} is missing beside the signing key, so that which tokens are revoked is not known: restore it \
@@ -368,6 +373,16 @@ impl Tokens {
 pub fn code_key(directory: &Path) -> Result<[u8; 32], AuthError> {
     secret::prepare_directory(directory)?;
     secret::code_key(directory)
+}
+
+/// The key under which secrets of webhooks are sealed in the store, 32 bytes. Creates it, and the directory
+/// of secrets, when they are missing.
+///
+/// # Errors
+/// [`AuthError::Io`], [`AuthError::DamagedWebhookKey`]
+pub fn webhook_key(directory: &Path) -> Result<[u8; 32], AuthError> {
+    secret::prepare_directory(directory)?;
+    secret::webhook_key(directory)
 }
 
 /// Says what in a directory of secrets is damaged: one sentence each. Changes and creates nothing.

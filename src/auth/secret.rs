@@ -1,5 +1,5 @@
-//! The directory of secrets, the key that signs tokens and the one under which compiled programs are
-//! authenticated. Knows files and modes, not tokens.
+//! The directory of secrets, the key that signs tokens, the one under which compiled programs are
+//! authenticated and the one that seals secrets of webhooks. Knows files and modes, not tokens.
 //!
 //! A key's file holds 64 hexadecimal digits and, after a blank, 8 more: the beginning of the key's
 //! SHA-256, so that a damaged key is not taken for another. A key given by hand may lack them.
@@ -19,6 +19,7 @@ pub(super) const SECRET_BYTES: usize = 32;
 
 const SECRET_FILE: &str = "token-signing-key";
 const CODE_KEY_FILE: &str = "compiled-code-key";
+const WEBHOOK_KEY_FILE: &str = "webhook-secrets-key";
 
 /// Makes sure that `directory` exists and that only its owner may enter it.
 pub(super) fn prepare_directory(directory: &Path) -> Result<(), AuthError> {
@@ -55,6 +56,14 @@ pub(super) fn code_key(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError
         }
         read => read,
     }
+}
+
+/// Reads the key for secrets of webhooks, creating it first when there is none.
+pub(super) fn webhook_key(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
+    load_or_create_named(directory, WEBHOOK_KEY_FILE).map_err(|error| match error {
+        AuthError::DamagedSecret(path) => AuthError::DamagedWebhookKey(path),
+        other => other,
+    })
 }
 
 fn load_or_create_named(directory: &Path, name: &str) -> Result<[u8; SECRET_BYTES], AuthError> {
@@ -164,6 +173,17 @@ mod tests {
         assert_ne!(other, key);
         assert_eq!(code_key(directory.path()).unwrap(), other);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_damaged_key_for_webhooks_is_left_to_the_operator() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = webhook_key(directory.path()).unwrap();
+        assert_eq!(webhook_key(directory.path()).unwrap(), key);
+        assert_ne!(code_key(directory.path()).unwrap(), key);
+        fs::write(directory.path().join(WEBHOOK_KEY_FILE), "abcd").unwrap();
+        let told = webhook_key(directory.path()).unwrap_err().to_string();
+        assert!(told.contains("restore it from a backup"), "{told}");
     }
 
     #[test]

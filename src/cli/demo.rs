@@ -1,11 +1,12 @@
 //! `orrery demo`: the whole service on a network of its own, for a first look.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use ipnet::IpNet;
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::config::{Origin, Settings};
 use orrery::domain::{ContractId, Network, Owner, Page, StartPoint};
@@ -67,6 +68,11 @@ impl Demo {
         let temporary = temporary_directory(&settings)?;
         if let Some(directory) = &temporary {
             settings.config.data_dir = directory.path().to_owned();
+        }
+        if settings.origin("webhooks.allow_subnets") == Origin::Default {
+            // Whoever tries it out receives deliveries on the same machine.
+            let own: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+            settings.config.webhooks.allow_subnets = own.map(IpNet::from).into();
         }
         let network = settings.config.network();
         let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));

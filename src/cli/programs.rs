@@ -10,8 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::grid;
-use super::remote::{Body, Remote, draws_tables};
+use super::remote::{Body, Remote, draws_tables, with};
 use super::{Failure, output, trial};
 
 /// Between two looks at a backfill.
@@ -390,12 +389,8 @@ fn follow(remote: &Remote, path: &str, begun: Body, output: &Json) -> Result<(),
     show(answer, output, &[])
 }
 
-/// Prints an answer: as a table for a person, else as it came. Without columns all are shown.
 fn show(answer: Body, output: &Json, columns: &[&str]) -> Result<(), Failure> {
-    if !draws_tables(output.json) {
-        return answer.print();
-    }
-    output::print(&grid::draw(&answer.0, columns)?)
+    answer.show(output.json, columns)
 }
 
 fn word<T: ValueEnum>(value: T) -> String {
@@ -404,11 +399,4 @@ fn word<T: ValueEnum>(value: T) -> String {
 
 fn text(number: Option<u32>) -> Option<String> {
     number.map(|number| number.to_string())
-}
-
-/// A path with those parameters that are given.
-fn with(path: &str, parameters: &[(&str, Option<String>)]) -> String {
-    let given = parameters.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
-    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish();
-    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }

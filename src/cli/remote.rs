@@ -8,7 +8,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
 use super::serve::runtime;
-use super::{Failure, output};
+use super::{Failure, grid, output};
 
 /// Which service is asked, and as whom.
 #[derive(Debug, Clone, Args)]
@@ -84,6 +84,15 @@ impl Body {
             .map_err(|error| Failure::failed(format!("the service's answer is not JSON: {error}")))
     }
 
+    /// Prints it: as a table for a person, who did not ask for JSON, else as it came. Without columns all
+    /// are shown.
+    pub fn show(&self, json: bool, columns: &[&str]) -> Result<(), Failure> {
+        match draws_tables(json) {
+            true => output::print(&grid::draw(&self.0, columns)?),
+            false => self.print(),
+        }
+    }
+
     /// Prints it as it is, with an end of line; a terminal gets no control characters.
     pub fn print(&self) -> Result<(), Failure> {
         let text = String::from_utf8_lossy(&self.0);
@@ -120,4 +129,11 @@ fn refusal(status: StatusCode, body: &[u8]) -> Failure {
 /// Whether a table is drawn: for a person, who did not ask for JSON.
 pub fn draws_tables(json: bool) -> bool {
     !json && output::is_terminal()
+}
+
+/// A path with those parameters that are given.
+pub fn with(path: &str, parameters: &[(&str, Option<String>)]) -> String {
+    let given = parameters.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish();
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }

@@ -9,6 +9,7 @@ mod load;
 mod programs;
 mod sources;
 mod values;
+mod webhooks;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -24,6 +25,7 @@ pub use values::{
     CorsOrigin, Header, MetricsReaders, PublicKeyFile, Secret, SecretUrl, SourceAddress,
     SourceKind, Start,
 };
+pub use webhooks::Webhooks;
 
 use crate::auth::Plan;
 use crate::domain::{ContractId, Network};
@@ -54,6 +56,8 @@ pub struct Config {
     pub programs: Programs,
     /// What queries over their tables may use.
     pub queries: Queries,
+    /// Events that are pushed to those who want them.
+    pub webhooks: Webhooks,
     /// Where messages about the service go.
     pub status: Status,
     /// Who may ask.
@@ -219,6 +223,7 @@ impl Default for Config {
             },
             programs: Programs::default(),
             queries: Queries::default(),
+            webhooks: Webhooks::default(),
             status: Status::default(),
             auth: Auth { default_plan: Plan::Pro, public_keys: Vec::new() },
             log: Log { format: LogFormat::Auto, level: LogLevel::Info },
@@ -292,6 +297,7 @@ fn expectation(key: &str) -> &'static str {
         key if key.starts_with("programs.") || key.starts_with("queries.") => {
             programs::expectation(key)
         }
+        key if key.starts_with("webhooks.") => webhooks::expectation(key),
         "status.discord_webhook" | "status.slack_webhook" | "status.generic_url" => {
             "an address that starts with https:// or http://"
         }
@@ -408,6 +414,9 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
         return contradiction(reason);
     }
     if let Some(reason) = config.programs.contradiction() {
+        return contradiction(reason);
+    }
+    if let Some(reason) = config.webhooks.contradiction() {
         return contradiction(reason);
     }
     let telegram = config.status.telegram_bot.given();

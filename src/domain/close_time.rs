@@ -1,5 +1,13 @@
 //! When a ledger closed.
 
+use std::fmt;
+
+use time::OffsetDateTime;
+use time::macros::datetime;
+
+/// Last second that has a four-digit year, as ISO 8601 wants it.
+const LATEST: OffsetDateTime = datetime!(9999-12-31 23:59:59 UTC);
+
 /// When a ledger closed, as precisely as its network says: in whole seconds up to protocol 29, in
 /// milliseconds from protocol 30 on (CAP-88). UNIX time in both cases.
 ///
@@ -29,6 +37,49 @@ impl CloseTime {
             Self::Milliseconds(milliseconds) => Some(milliseconds),
         }
     }
+
+    /// `2024-02-20T17:00:00Z`, or with milliseconds `2024-02-20T17:00:00.123Z`, and its length. A time that
+    /// no ledger can have is shown as the last one of 9999.
+    pub fn iso_8601(self) -> ([u8; 24], usize) {
+        let known = i64::try_from(self.seconds())
+            .ok()
+            .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
+        let time = known.unwrap_or(LATEST);
+        let year = u32::try_from(time.year()).unwrap_or(0);
+        let (hour, minute, second) = time.to_hms();
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        let mut put = |at: usize, value: u32| {
+            text[at] = b'0' + (value / 10 % 10) as u8;
+            text[at + 1] = b'0' + (value % 10) as u8;
+        };
+        put(0, year / 100);
+        put(2, year);
+        put(5, u32::from(u8::from(time.month())));
+        put(8, u32::from(time.day()));
+        put(11, u32::from(hour));
+        put(14, u32::from(minute));
+        put(17, u32::from(second));
+        match self.milliseconds() {
+            None => {
+                text[19] = b'Z';
+                (text, 20)
+            }
+            Some(milliseconds) => {
+                let part = if known.is_some() { (milliseconds % 1000) as u32 } else { 999 };
+                put(21, part);
+                text[20] = b'0' + (part / 100) as u8;
+                (text, 24)
+            }
+        }
+    }
+}
+
+/// As [`CloseTime::iso_8601`].
+impl fmt::Display for CloseTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (text, length) = self.iso_8601();
+        text[..length].iter().try_for_each(|c| fmt::Write::write_char(f, char::from(*c)))
+    }
 }
 
 #[cfg(test)]
@@ -40,6 +91,14 @@ mod tests {
         assert_eq!(CloseTime::Milliseconds(1_999).seconds(), 1);
         assert_eq!(CloseTime::Milliseconds(u64::MAX).seconds(), u64::MAX / 1000);
         assert_eq!(CloseTime::Seconds(u64::MAX).seconds(), u64::MAX);
+    }
+
+    #[test]
+    fn shows_as_precisely_as_it_is_known() {
+        assert_eq!(CloseTime::Seconds(1_700_000_000).to_string(), "2023-11-14T22:13:20Z");
+        let time = CloseTime::Milliseconds(1_700_000_000_007);
+        assert_eq!(time.to_string(), "2023-11-14T22:13:20.007Z");
+        assert_eq!(CloseTime::Milliseconds(u64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
     }
 
     #[test]

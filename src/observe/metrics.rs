@@ -51,7 +51,14 @@ pub struct Metrics {
     budget_taken: IntGaugeVec,
     budget_waiting: IntGaugeVec,
     budget_refused: IntCounterVec,
+    webhook_subscriptions: IntGauge,
+    webhook_waiting: IntGauge,
+    webhook_in_flight: IntGauge,
+    webhook_attempts: IntCounterVec,
 }
+
+/// Values of the label `result` of attempts to deliver.
+const WEBHOOK_RESULTS: [&str; 5] = ["delivered", "refused", "unreachable", "gone", "given_up"];
 
 /// Values of the label `reason` of refused shares of a budget.
 const ALL_TAKEN: &str = "all_taken";
@@ -157,8 +164,27 @@ impl Metrics {
                 ),
                 &["budget", "reason"],
             )?,
+            webhook_subscriptions: IntGauge::new(
+                "orrery_webhook_subscriptions",
+                "Webhook subscriptions",
+            )?,
+            webhook_waiting: IntGauge::new(
+                "orrery_webhook_deliveries_waiting",
+                "Deliveries of webhooks that are to be sent, or sent again",
+            )?,
+            webhook_in_flight: IntGauge::new(
+                "orrery_webhook_attempts_in_flight",
+                "Attempts to deliver that are being made now",
+            )?,
+            webhook_attempts: IntCounterVec::new(
+                Opts::new("orrery_webhook_attempts_total", "Attempts to deliver, by result"),
+                &["result"],
+            )?,
             registry,
         };
+        for result in WEBHOOK_RESULTS {
+            metrics.webhook_attempts.with_label_values(&[result]);
+        }
         for outcome in [FOUND, NOT_FOUND] {
             metrics.kept_answers.with_label_values(&[outcome]);
         }
@@ -173,6 +199,10 @@ impl Metrics {
         self.registry.register(Box::new(self.kept_answers.clone()))?;
         self.registry.register(Box::new(self.source_active.clone()))?;
         self.registry.register(Box::new(self.budget_refused.clone()))?;
+        self.registry.register(Box::new(self.webhook_attempts.clone()))?;
+        for gauge in [&self.webhook_subscriptions, &self.webhook_waiting, &self.webhook_in_flight] {
+            self.registry.register(Box::new(gauge.clone()))?;
+        }
         for gauges in [&self.consumer_lag, &self.consumer_lost] {
             self.registry.register(Box::new(gauges.clone()))?;
         }
@@ -299,6 +329,23 @@ impl Metrics {
             let counter = self.budget_refused.with_label_values(&[usage.name, reason]);
             counter.inc_by(total.saturating_sub(counter.get()));
         }
+    }
+
+    /// Reports how many webhook subscriptions there are, and how many deliveries are to be sent.
+    pub fn webhooks_are(&self, subscriptions: usize, waiting: u64) {
+        self.webhook_subscriptions.set(i64::try_from(subscriptions).unwrap_or(i64::MAX));
+        self.webhook_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    /// Reports how many attempts to deliver are being made.
+    pub fn webhooks_in_flight_are(&self, attempts: usize) {
+        self.webhook_in_flight.set(i64::try_from(attempts).unwrap_or(i64::MAX));
+    }
+
+    /// Reports an attempt to deliver, with one of these results: delivered, refused (another status),
+    /// unreachable (no answer), gone (410), given_up (the last one).
+    pub fn webhook_attempted(&self, result: &str) {
+        self.webhook_attempts.with_label_values(&[result]).inc();
     }
 
     /// All metrics in the text format of Prometheus.

@@ -10,11 +10,13 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::{Ledgers, stopped};
+use super::{Ledgers, stopped, unix_now_ms};
 use crate::control::{ConsumerReport, RebuildReport};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::store::{ConsumerStatus, LedgerConsumer, Store, StoreError};
+use crate::webhooks::WebhookConsumer;
+use crate::webhooks::registry::Registry;
 
 /// Name under which consumers report to health.
 const FEED: &str = "feed";
@@ -24,8 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const MOST_RANGES: usize = 5;
 
 /// The consumers of this program, beside its indexing programs: one line for each.
-pub(super) fn registered() -> Vec<Arc<dyn LedgerConsumer>> {
-    Vec::new()
+pub(super) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
+    vec![Arc::new(WebhookConsumer::new(Arc::clone(webhooks), Arc::new(unix_now_ms)))]
 }
 
 /// News for the threads of consumers.
@@ -155,8 +157,13 @@ impl Ledgers {
     /// Begins to build what a consumer keeps anew, unless that is under way, or says how far it is.
     ///
     /// # Errors
-    /// [`StoreError::UnknownConsumer`] when it is none of the registered ones; what the database says.
+    /// [`StoreError::UnknownConsumer`] when it is none of the registered ones; [`StoreError::NotRebuilt`]
+    /// when it is one for which that is nothing; what the database says.
     pub fn rebuild(&self, name: &str, begin: bool) -> Result<RebuildReport, StoreError> {
+        let known = self.consumers().iter().find(|it| it.spec().name == name);
+        if let Some(reason) = known.and_then(|it| it.cannot_be_rebuilt()) {
+            return Err(StoreError::NotRebuilt(name.to_owned(), reason));
+        }
         if begin {
             self.store().begin_rebuild(name)?;
         }

@@ -21,6 +21,7 @@ use crate::store::{
     self, Committed, CoveredLedgers, Durability, Extensions, FORMAT, IndexOptions, IndexedAs,
     LedgerConsumer, Retention, Store, StoreError,
 };
+use crate::webhooks::registry::Registry;
 
 /// An open data directory with a pipeline into it.
 pub struct Ledgers {
@@ -29,6 +30,8 @@ pub struct Ledgers {
     pipeline_without_raw: Pipeline,
     /// What follows ledgers, beside indexing programs.
     consumers: Vec<Arc<dyn LedgerConsumer>>,
+    /// Subscriptions of webhooks, for which one of these does its work.
+    webhooks: Arc<Registry>,
     retention: Retention,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
@@ -44,7 +47,9 @@ impl Ledgers {
     /// # Errors
     /// What the store says.
     pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
-        Self::open_with(config, network, consumers::registered())
+        let webhooks = Arc::default();
+        let ledgers = Self::open_with(config, network, consumers::registered(&webhooks))?;
+        Ok(Self { webhooks, ..ledgers })
     }
 
     /// The same with these consumers instead of the program's own.
@@ -78,6 +83,7 @@ impl Ledgers {
             pipeline: Pipeline::new(Arc::clone(&store), options, Arc::clone(&steps)),
             pipeline_without_raw: Pipeline::new(store, without_raw, steps),
             consumers: Vec::new(),
+            webhooks: Arc::default(),
             retention: retention(config),
             health: Arc::default(),
             metrics,
@@ -94,6 +100,11 @@ impl Ledgers {
     /// What follows ledgers, beside indexing programs.
     pub(super) fn consumers(&self) -> &[Arc<dyn LedgerConsumer>] {
         &self.consumers
+    }
+
+    /// Subscriptions of webhooks.
+    pub(super) fn webhooks(&self) -> &Arc<Registry> {
+        &self.webhooks
     }
 
     /// Says in metrics and health how those are that follow ledgers.

@@ -12,6 +12,7 @@ mod running_programs;
 pub mod sources;
 mod status_messages;
 mod stored_ledgers;
+mod webhooks;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ pub use ingest::{Ended, Ingestion};
 pub use ledger_entries::{AskedEntries, EntriesServer};
 pub use ledgers::Ledgers;
 
+use self::webhooks::RunningWebhooks;
 use controlled::Controlled;
 
 use crate::api::{self, ApiError, ApiSettings, Deps};
@@ -41,7 +43,9 @@ use crate::notify::TargetError;
 use crate::observe::metrics::MetricsError;
 use crate::programs::{ProgramError, Programs};
 use crate::source::follow::{COMPONENT, Candidate, Follower, Reports, Task, Timing};
+use crate::source::http::HttpError;
 use crate::store::{Durability, StoreError};
+use crate::webhooks::WebhookError;
 
 /// Name under which ingestion reports to health.
 const INGESTION: &str = "ingestion";
@@ -85,6 +89,12 @@ pub enum ServiceError {
     /// Custom indexing programs.
     #[error("indexing programs cannot be run: {0}")]
     Programs(#[from] ProgramError),
+    /// Webhooks.
+    #[error("webhooks cannot be delivered: {0}")]
+    Webhooks(#[from] WebhookError),
+    /// The client that delivers webhooks.
+    #[error("webhooks cannot be delivered: {0}")]
+    Http(#[from] HttpError),
     /// A part could not be started.
     #[error("a part of the service ended while it was started: {0}")]
     Start(tokio::task::JoinError),
@@ -186,6 +196,7 @@ pub struct Service {
     ledgers: Arc<Ledgers>,
     /// Its indexing programs, which run on ledgers as they are stored.
     pub programs: Arc<Programs>,
+    webhooks: RunningWebhooks,
 }
 
 impl Service {
@@ -204,7 +215,13 @@ impl Service {
             let start = move || running_programs::start(&ledgers, &config, runtime, stop);
             spawn_blocking(start).await.map_err(ServiceError::Start)??
         };
-        Ok(Self { ledgers, programs })
+        let webhooks = {
+            let (ledgers, config) = (Arc::clone(&ledgers), config.clone());
+            let runtime = tokio::runtime::Handle::current();
+            let start = move || webhooks::start(&ledgers, &config, runtime);
+            spawn_blocking(start).await.map_err(ServiceError::Start)??
+        };
+        Ok(Self { ledgers, programs, webhooks })
     }
 }
 
@@ -239,7 +256,7 @@ pub async fn run_opened(
     open_sources: OpenSources,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServiceError> {
-    let Service { ledgers, programs } = service;
+    let Service { ledgers, programs, webhooks } = service;
     let Entrances { http, control, .. } = entrances;
     let targets = status_messages::targets(&config.status)?;
     let backfills = Arc::new(Backfills::new(Arc::clone(&ledgers), open_sources));
@@ -250,6 +267,7 @@ pub async fn run_opened(
     tasks.spawn(prune_regularly(Arc::clone(&ledgers), stop.clone()));
     tasks.spawn(consumers::drive(Arc::clone(&ledgers), stop.clone()));
     tasks.spawn(running_programs::prune_records(Arc::clone(&programs), stop.clone()));
+    tasks.spawn(webhooks::sweep_regularly(Arc::clone(&webhooks.asked), stop.clone()));
     tasks.spawn({
         let stop = stop.clone();
         async move { backfills.serve(stop).await }
@@ -265,10 +283,18 @@ pub async fn run_opened(
         ledgers.health().follows_a_source();
         tasks.spawn(follow(Arc::clone(&ledgers), following, stop.clone()));
     }
-    let deps = dependencies(&ledgers, &programs, tokens, config);
+    let deps = Deps {
+        webhooks: Some(Arc::clone(&webhooks.asked)),
+        ..dependencies(&ledgers, &programs, tokens, config)
+    };
     let served = api::serve(deps, http, stopped(stop)).await;
     if served.is_ok() {
         while tasks.join_next().await.is_some() {}
+    }
+    // What is not noted by then is sent again after the next start.
+    let mut delivering = webhooks.delivering;
+    if spawn_blocking(move || delivering.stop()).await.is_err() {
+        tracing::error!("webhooks could not be stopped in order");
     }
     // Ledgers at hand are stored by now; what programs have not seen of them comes after the next start.
     if spawn_blocking(move || programs.stop()).await.is_err() {
@@ -285,6 +311,7 @@ fn dependencies(
 ) -> Deps {
     let (rendered, counted) = (Arc::clone(ledgers.metrics()), Arc::clone(ledgers.metrics()));
     let (store, health) = (Arc::clone(ledgers.store()), Arc::clone(ledgers.health()));
+    let webhooks = Arc::clone(ledgers.webhooks());
     Deps {
         store: Arc::clone(ledgers.store()),
         tokens,
@@ -296,10 +323,13 @@ fn dependencies(
         },
         clock: Arc::new(unix_now),
         programs: Some(Arc::clone(programs)),
+        webhooks: None,
         metrics: Some(Arc::new(move |usages| {
             usages.iter().for_each(|usage| rendered.budget_is(usage));
             rendered.cache_bytes_are(store.cache_bytes());
             consumers::report(&store, &rendered, &health);
+            let (subscriptions, waiting) = webhooks.counts();
+            rendered.webhooks_are(subscriptions, waiting);
             rendered.render().unwrap_or_else(|error| format!("# {error}\n"))
         })),
         on_request: Some(Arc::new(move |request| {
@@ -383,6 +413,12 @@ async fn prune_regularly(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
 /// Returns when `stop` turns true, or can never do so any more.
 async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// UNIX milliseconds now.
+fn unix_now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// UNIX seconds now.

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::sources::SourcesError;
-use super::{AskedEntries, Ledgers, ServiceError, ledgers as data, sources, stopped};
+use super::{AskedEntries, Ledgers, ServiceError, ledgers as data, sources, stopped, unix_now_ms};
 use crate::auth;
 use crate::config::{self, Config};
 use crate::observe::health::Health;
@@ -156,12 +156,6 @@ fn query_limits(config: &config::Queries) -> QueryLimits {
         wait: Duration::from_millis(config.wait_ms.get().into()),
         ..QueryLimits::default()
     }
-}
-
-/// UNIX milliseconds now.
-fn unix_now_ms() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |since| since.as_millis() as u64)
 }
 
 #[cfg(test)]

@@ -118,6 +118,9 @@ pub enum StoreError {
     /// Nobody has registered a consumer of this name.
     #[error("there is no consumer '{0}'")]
     UnknownConsumer(String),
+    /// What a consumer keeps is not built anew.
+    #[error("what '{0}' keeps is not built anew: {1}")]
+    NotRebuilt(String, &'static str),
     /// A record is not what any version writes.
     #[error(
         "the record {key} in '{family}' is damaged: restore a backup, or import the ledgers into a new directory"

@@ -9,4 +9,4 @@ mod sender;
 pub use address::Policy;
 pub use endpoint::{Endpoint, EndpointError, LONGEST_ENDPOINT};
 pub use names::{Lookup, system_lookup};
-pub use sender::{Attempted, Patience, Sender};
+pub use sender::{Attempted, Sender, Timeouts};

@@ -135,7 +135,7 @@ fn older_ledgers_come_beside_live_ones() {
     let components = health["components"].as_object().unwrap();
     assert_eq!(
         components.keys().collect::<Vec<_>>(),
-        ["ingestion", "programs", "queries", "retention", "source"]
+        ["feed", "ingestion", "programs", "queries", "retention", "source", "webhooks"]
     );
     assert_eq!(ranges(at), json!([[2, 310]]));
     assert_eq!(everything(&service), reference(&chain, 2..=310));

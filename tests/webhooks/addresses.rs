@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use orrery::webhooks::target::{Endpoint, Lookup, Patience, Policy, Sender};
+use orrery::webhooks::target::{Endpoint, Lookup, Policy, Sender, Timeouts};
 
 /// Set in the process that is in the network of its own.
 const INSIDE: &str = "ORRERY_TEST_WEBHOOKS_INSIDE";
@@ -227,7 +227,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\
 
 fn sender(lookup: Lookup, policy: Policy) -> Sender {
     let second = Duration::from_secs(2);
-    Sender::new(policy, lookup, Patience { head: second, body: second, lookup: second }).unwrap()
+    Sender::new(policy, lookup, Timeouts { head: second, body: second, lookup: second }).unwrap()
 }
 
 async fn attempt(sender: &Sender, url: &str) -> Result<Option<u16>, String> {

@@ -1,9 +1,9 @@
-//! Events that go out by themselves: addresses that are safe to send to, signatures that others check, the
-//! receivers of the documentation, and streams that lose nothing whoever is killed.
+//! Webhooks and streams: which events go out, when and how often, through everything that receivers, readers and
+//! crashes do; addresses that are safe to send to; signatures that others check; the receivers of the documentation.
 
 #[path = "../common"]
 mod common {
-    // Only started and watched here.
+    // Other tests use the rest.
     #[allow(dead_code)]
     pub mod binary;
     pub mod client;
@@ -20,7 +20,13 @@ mod common {
 }
 
 mod addresses;
+mod kills;
+mod matching;
 mod messages;
+mod receiver;
 mod receivers;
 mod resumed;
+mod schedule;
+mod service;
 mod streams;
+mod world;

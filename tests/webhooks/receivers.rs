@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use orrery::webhooks::signature;
-use orrery::webhooks::target::{Endpoint, Patience, Policy, Sender, system_lookup};
+use orrery::webhooks::target::{Endpoint, Policy, Sender, Timeouts, system_lookup};
 use serde_json::json;
 
 use crate::common::binary::orrery;
@@ -89,7 +89,7 @@ fn example(name: &str) -> PathBuf {
 /// Sends good and altered deliveries to a receiver, and compares what it answers and prints.
 fn try_out(mut receiver: Receiver, accepted: u16) {
     let policy = Policy { allowed: vec!["127.0.0.0/8".parse().unwrap()] };
-    let sender = Sender::new(policy, system_lookup(), Patience::default()).unwrap();
+    let sender = Sender::new(policy, system_lookup(), Timeouts::default()).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let send = |headers: &[(&'static str, String)], body: &[u8]| {
         let body = Bytes::copy_from_slice(body);

@@ -22,7 +22,7 @@ fn array(random: &mut StdRng) -> [u8; 32] {
 }
 
 fn shown(closed: CloseTime) -> String {
-    let (text, length) = iso_8601(closed);
+    let (text, length) = closed.iso_8601();
     String::from_utf8(text[..length].to_vec()).unwrap()
 }
 

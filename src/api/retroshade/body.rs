@@ -1,9 +1,9 @@
 //! What clients send to the routes of programs: which members there are, and what they mean. Leaves to
-//! [`super::members`] how they are spelled.
+//! [`super::super::members`] how they are spelled.
 
 use super::super::ApiError;
+use super::super::members::Members;
 use super::super::route::Call;
-use super::members::Members;
 use crate::domain::{ContractId, LedgerRange, ParseError, ProgramId, TxHash};
 use crate::programs::{Deploy, Trial, TrialOn};
 use crate::tables::query::{Format, Numbers, QueryRequest};

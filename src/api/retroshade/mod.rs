@@ -2,7 +2,6 @@
 //! how what comes back is spelled as JSON.
 
 mod body;
-mod members;
 mod records;
 
 use bytes::Bytes;
@@ -144,7 +143,7 @@ fn status(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
 fn executions(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
     let query = Query::parse(call.query, &["limit", "from_ledger"])?;
-    let limit = limit(&query, EXECUTIONS, MOST_EXECUTIONS)?;
+    let limit = query.limit(EXECUTIONS, MOST_EXECUTIONS)?;
     let last = query.number("from_ledger", u64::from(u32::MAX))?;
     let last = last.map(|last| LedgerSeq(u32::try_from(last).unwrap_or(u32::MAX)));
     let found = programs(deps)?.executions(call.owner()?, id, last, limit)?;
@@ -158,7 +157,7 @@ fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let wanted = StatsQuery {
         source: query.word("source", &sources)?,
         ledgers: query.ledgers()?.unwrap_or(LedgerRange::new(0, u32::MAX)),
-        limit: limit(&query, STATS, MOST_STATS)?,
+        limit: query.limit(STATS, MOST_STATS)?,
     };
     let found = programs(deps)?.stats(call.owner()?, id, &wanted)?;
     answer(&found.iter().map(records::StatsRecord::from).collect::<Vec<_>>())
@@ -274,16 +273,6 @@ fn programs(deps: &Deps) -> Result<&Programs, ApiError> {
 
 fn program_id(call: &Call<'_>) -> Result<ProgramId, ApiError> {
     path_number("id", call.path.get("id")).map(ProgramId)
-}
-
-fn limit(query: &Query<'_>, default: usize, most: usize) -> Result<usize, ApiError> {
-    match query.number("limit", most as u64)? {
-        None => Ok(default),
-        Some(0) => {
-            Err(ApiError::parameter("limit", format!("is 0: give a number from 1 to {most}")))
-        }
-        Some(given) => Ok(usize::try_from(given).unwrap_or(most)),
-    }
 }
 
 fn answer<T: Serialize>(value: &T) -> Result<Answer, ApiError> {

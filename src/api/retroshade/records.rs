@@ -2,17 +2,10 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use time::OffsetDateTime;
-use time::format_description::BorrowedFormatItem;
-use time::macros::format_description;
 
-use crate::domain::{LedgerSet, ProgramId};
+use crate::domain::{CloseTime, LedgerSet, ProgramId};
 use crate::programs::records::{Execution, LedgerStats, Likeness, RunSource, RunStatus};
 use crate::programs::{ProgramStatus, ReadTable, Tried, TriedRun, TriedTransaction};
-
-/// ISO 8601 in UTC, with three digits after the second whatever they are: such texts sort as times do.
-const ISO_8601: &[BorrowedFormatItem<'_>] =
-    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
 /// `GET /retroshade/{id}/status`.
 #[derive(Serialize)]
@@ -242,11 +235,10 @@ fn milliseconds(micros: u64) -> u64 {
     micros.saturating_add(500) / 1000
 }
 
-/// A time in UNIX milliseconds.
+/// A time in UNIX milliseconds, with three digits after the second whatever they are: such texts sort as
+/// times do.
 fn iso8601(milliseconds: u64) -> String {
-    let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(milliseconds) * 1_000_000);
-    let text = time.ok().and_then(|time| time.format(&ISO_8601).ok());
-    text.unwrap_or_else(|| "9999-12-31T23:59:59.999Z".to_owned())
+    CloseTime::Milliseconds(milliseconds).to_string()
 }
 
 #[cfg(test)]

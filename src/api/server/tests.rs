@@ -128,6 +128,7 @@ impl Serving {
             settings: ApiSettings { rate_limit: None, readers: 1, ..ApiSettings::default() },
             clock: Arc::new(now),
             programs: None,
+            webhooks: None,
             metrics: None,
             on_request: None,
         };

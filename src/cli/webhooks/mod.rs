@@ -1,6 +1,7 @@
 //! The verbs for webhooks: `orrery webhooks …`.
 
 mod listen;
+mod manage;
 
 use clap::{Args, Subcommand};
 
@@ -17,12 +18,15 @@ pub struct Webhooks {
 #[derive(Debug, Subcommand)]
 enum WebhookVerb {
     Listen(listen::Listen),
+    #[command(flatten)]
+    Manage(manage::ManageVerb),
 }
 
 impl Webhooks {
-    pub fn run(self, _remote: &Remote) -> Result<(), Failure> {
+    pub fn run(self, remote: &Remote) -> Result<(), Failure> {
         match self.verb {
             WebhookVerb::Listen(verb) => verb.run(),
+            WebhookVerb::Manage(verb) => verb.run(remote),
         }
     }
 }

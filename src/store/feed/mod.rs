@@ -9,12 +9,17 @@
 //! *lost* to that consumer; that is written before anything is removed. So a ledger is either done or lost,
 //! never both, and what is lost can be told.
 //!
+//! A consumer's rows may be changed outside of its steps, too ([`change`]): what its users ask for, and what
+//! comes of its work later. A step and such a change exclude each other.
+//!
 //! Rows of a consumer belong to a *generation*. A second one can be built beside the one that is read, and
 //! takes its place with one write ([`rebuild`]).
 
+mod change;
 mod consume;
 mod hold;
 mod rebuild;
+mod rows;
 mod state;
 mod worker;
 
@@ -22,9 +27,10 @@ use std::sync::Arc;
 
 use crate::domain::{LedgerSeq, LedgerSet};
 
-pub use consume::{Consumed, ConsumerEffects, ConsumerView};
+pub use consume::Consumed;
 pub(super) use hold::Floors;
 pub use rebuild::RebuildProgress;
+pub use rows::{ConsumerEffects, ConsumerView};
 pub(super) use state::{Consumer, Consumers, Known, Update, check, put};
 pub use worker::LedgerConsumer;
 
@@ -110,7 +116,7 @@ impl ConsumerStatus {
 /// The names in the database of all families of consumers.
 pub(super) fn families(consumers: &[ConsumerSpec]) -> Vec<String> {
     let of = |spec: &ConsumerSpec| -> Vec<String> {
-        spec.families.iter().map(|family| consume::family(spec.name, family)).collect()
+        spec.families.iter().map(|family| rows::family(spec.name, family)).collect()
     };
     consumers.iter().flat_map(of).collect()
 }

@@ -3,7 +3,7 @@
 //! place.
 
 use super::super::{Store, StoreError};
-use super::consume::family;
+use super::rows::family;
 use super::state::{self, Consumer};
 use crate::domain::LedgerSet;
 
@@ -73,6 +73,8 @@ impl Store {
     /// # Errors
     /// What the database says; then the first is still there, or nobody knows.
     pub fn finish_rebuild(&self, name: &str) -> Result<bool, StoreError> {
+        let turn = self.consumers.turn(name);
+        let _turn = turn.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?.take();
         let (second, name) = (second(name), name.to_owned());
         self.change_consumers(self.database.batch(), move |known, batch| {
             let unknown = || StoreError::UnknownConsumer(name.clone());

@@ -9,6 +9,7 @@ use super::super::bytes::{Malformed, Reader, put_varint};
 use super::super::columns::Family;
 use super::super::database::{Batch, Database, corrupt};
 use super::super::{Store, StoreError};
+use super::change::Turn;
 use super::rebuild::{self, RebuildProgress};
 use super::{Begins, ConsumerSpec, ConsumerStatus, Needs};
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
@@ -85,6 +86,8 @@ pub(in super::super) struct Consumers {
     /// Held from the look at what is known that decides about a write until that is made. Taken before
     /// `known`, and by threads of normal priority only: see [`super::super::writer_thread`].
     writing: Mutex<()>,
+    /// Of those that are registered. Taken before `writing`.
+    turns: BTreeMap<&'static str, Turn>,
 }
 
 /// What is known of consumers.
@@ -125,9 +128,15 @@ impl Consumers {
         if batch.rows() > 0 {
             database.write_synced(batch)?;
         }
+        let turns = specs.iter().map(|spec| (spec.name, Turn::default())).collect();
         let specs = specs.iter().map(|spec| (spec.name, spec.clone())).collect();
         let known = Known { by_name, specs, in_doubt: false };
-        Ok(Self { known: Mutex::new(known), writing: Mutex::default() })
+        Ok(Self { known: Mutex::new(known), writing: Mutex::default(), turns })
+    }
+
+    /// Who may change rows of a registered consumer.
+    pub(super) fn turn(&self, name: &str) -> Option<&Turn> {
+        self.turns.get(name)
     }
 
     /// What is known now. Taken after the lock of the store's writer and before its coverage.
@@ -156,6 +165,27 @@ impl Consumers {
             return Err(error);
         }
         self.known.lock().apply(updates);
+        Ok(true)
+    }
+
+    /// Changes in memory what `decide` says becomes of consumers, unless it says that nothing is to be
+    /// changed, which this returns. It is written with their next write.
+    fn pass(
+        &self,
+        database: &Database,
+        decide: impl FnOnce(&Known) -> Result<Option<Vec<Update>>, StoreError>,
+    ) -> Result<bool, StoreError> {
+        let _only = self.writing.lock();
+        self.settle(database)?;
+        let mut known = self.known.lock();
+        let Some(updates) = decide(&known)? else { return Ok(false) };
+        let names: Vec<String> = updates.iter().map(|(name, _)| name.clone()).collect();
+        known.apply(updates);
+        for name in names {
+            if let Some(consumer) = known.get_mut(&name) {
+                consumer.dirty = true;
+            }
+        }
         Ok(true)
     }
 
@@ -274,6 +304,17 @@ impl Store {
         let (consumers, batch) = (Arc::clone(&self.consumers), batch.detach());
         self.writer_thread
             .run(move |database| consumers.change(database, database.attach(batch), decide))
+    }
+}
+
+impl Store {
+    /// [`Consumers::pass`], on a thread of normal priority.
+    pub(super) fn pass_consumers(
+        &self,
+        decide: impl FnOnce(&Known) -> Result<Option<Vec<Update>>, StoreError> + Send + 'static,
+    ) -> Result<bool, StoreError> {
+        let consumers = Arc::clone(&self.consumers);
+        self.writer_thread.run(move |database| consumers.pass(database, decide))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Driving a consumer: one step at a time, on whose thread that may be.
 
 use super::super::{Store, StoreError};
-use super::consume::{Consumed, ConsumerEffects};
+use super::consume::Consumed;
 use super::rebuild;
+use super::rows::ConsumerEffects;
 use super::{ConsumerSpec, FedLedger};
 
 /// Places of the feed that are passed with one write.
@@ -24,6 +25,14 @@ pub trait LedgerConsumer: Send + Sync {
         ledger: &FedLedger,
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError>;
+
+    /// What it left of the last ledgers is on disk.
+    fn stepped(&self, _store: &Store) {}
+
+    /// Why what it keeps cannot be built anew, to be read after its name; none when it can.
+    fn cannot_be_rebuilt(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 impl Store {
@@ -39,7 +48,11 @@ impl Store {
                 consumer.ledger(self, ledger, effects)
             })
         };
-        let mut more = feed(name)? != Consumed::Nothing;
+        let fed = feed(name)?;
+        if matches!(fed, Consumed::Ledgers(_)) {
+            consumer.stepped(self);
+        }
+        let mut more = fed != Consumed::Nothing;
         let second = rebuild::second(name);
         let is_built = self.consumers.lock().get(&second).is_some();
         if is_built && !self.finish_rebuild(name)? {

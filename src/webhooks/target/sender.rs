@@ -21,15 +21,12 @@ const MOST_READ: usize = 16 << 10;
 /// Characters of an answer's body that are kept.
 const EXCERPT: usize = 200;
 
-/// Idle connections that are kept for one endpoint.
-const IDLE: usize = 4;
-
 /// How long an idle connection is kept for the next delivery.
 const KEPT_ALIVE: Duration = Duration::from_secs(60);
 
 /// How long an endpoint is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// From looking its name up to the head of its answer.
     pub head: Duration,
     /// For the body after that, which decides nothing any more.
@@ -38,7 +35,7 @@ pub struct Patience {
     pub lookup: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     /// 15 seconds for the head, 2 for the body, 5 for a name.
     fn default() -> Self {
         Self {
@@ -77,7 +74,7 @@ pub struct Sender {
     client: Client,
     lookup: Lookup,
     policy: Arc<Policy>,
-    patience: Patience,
+    timeouts: Timeouts,
 }
 
 impl Sender {
@@ -85,7 +82,7 @@ impl Sender {
     ///
     /// # Errors
     /// [`HttpError::Setup`]
-    pub fn new(policy: Policy, lookup: Lookup, patience: Patience) -> Result<Self, HttpError> {
+    pub fn new(policy: Policy, lookup: Lookup, timeouts: Timeouts) -> Result<Self, HttpError> {
         let policy = Arc::new(policy);
         let names =
             Arc::new(AllowedNames { lookup: Arc::clone(&lookup), policy: Arc::clone(&policy) });
@@ -98,10 +95,9 @@ impl Sender {
                 .no_gzip()
                 .referer(false)
                 .http1_only()
-                .pool_max_idle_per_host(IDLE)
                 .pool_idle_timeout(KEPT_ALIVE)
         })?;
-        Ok(Self { client, lookup, policy, patience })
+        Ok(Self { client, lookup, policy, timeouts })
     }
 
     /// Whether deliveries may go to an endpoint as far as can be told now. A name that has any address that
@@ -113,7 +109,7 @@ impl Sender {
         let found = match (endpoint.literal(), endpoint.name()) {
             (Some(address), _) => vec![address],
             (None, Some(name)) => {
-                let found = timeout(self.patience.lookup, (self.lookup)(name.to_owned())).await;
+                let found = timeout(self.timeouts.lookup, (self.lookup)(name.to_owned())).await;
                 found.ok().and_then(Result::ok).unwrap_or_default()
             }
             (None, None) => Vec::new(),
@@ -146,11 +142,11 @@ impl Sender {
             Ok(request) => request,
             Err(error) => return failed(error),
         };
-        let answer = match timeout(self.patience.head, self.client.execute(request)).await {
+        let answer = match timeout(self.timeouts.head, self.client.execute(request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return failed(HttpError::from(error).to_string()),
             Err(_) => {
-                let seconds = self.patience.head.as_secs_f64();
+                let seconds = self.timeouts.head.as_secs_f64();
                 return failed(format!("no answer within {seconds} seconds"));
             }
         };
@@ -185,7 +181,7 @@ impl Sender {
 
     /// The beginning of an answer's body. Reads on to its end when that is near.
     async fn excerpt(&self, mut answer: Response) -> String {
-        let until = Instant::now() + self.patience.body;
+        let until = Instant::now() + self.timeouts.body;
         let (mut kept, mut read) = (Vec::new(), 0);
         while let Ok(Ok(Some(piece))) = timeout_at(until, answer.chunk()).await {
             read += piece.len();

@@ -1,5 +1,5 @@
 //! The members of a request's body by name, of a JSON object as of a form. Knows how values are spelled
-//! there, and names the one that is missing or malformed; leaves to [`super::body`] what they mean.
+//! there, and names the one that is missing or malformed; leaves to each area what they mean.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 
-use super::super::route::Call;
-use super::super::{ApiError, LARGEST_FORM};
+use super::route::Call;
+use super::{ApiError, LARGEST_FORM};
 use crate::domain::{excerpt, shortened};
 
 /// Characters of what is said of a form that cannot be read.
@@ -91,6 +91,14 @@ impl<'a> Members<'a> {
             Member::Json(json) => serde_json::from_str(json).ok(),
             Member::Part(_) => Some(member.spelled()?.to_owned()),
         })
+    }
+
+    /// A text that is nobody's business: the sentence about another value says nothing of it.
+    pub(super) fn secret(&self, name: &'static str) -> Result<Option<String>, ApiError> {
+        match self.text(name) {
+            Err(_) => Err(ApiError::body(format!("'{name}' is not a text: give one in quotes"))),
+            read => read,
+        }
     }
 
     /// Texts: a list of them, one with commas, or several parts of a form.

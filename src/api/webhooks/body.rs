@@ -1,0 +1,181 @@
+//! What clients send to the routes of webhooks: which members there are, and what they mean.
+
+use super::super::ApiError;
+use super::super::members::Members;
+use super::super::route::Call;
+use crate::domain::{ContractId, LedgerRange, ParseError};
+use crate::webhooks::Secret;
+use crate::webhooks::filter::{ADDRESS_FIELD, Filter, TOPIC_FIELDS};
+use crate::webhooks::manage::Wanted;
+use crate::webhooks::target::{Endpoint, EndpointError};
+
+/// Contract IDs that one request may hold, repeated ones included.
+const MOST_CONTRACTS: usize = 200;
+
+const ENDPOINT: &str = "webhook_endpoint";
+const CONTRACTS: &str = "contract_ids";
+
+/// What a replay is of.
+pub(super) enum Replay {
+    /// One delivery.
+    Delivery(String),
+    /// All that ledgers have.
+    Ledgers(LedgerRange),
+}
+
+/// What is wrong with an endpoint.
+pub(super) fn endpoint_error(error: &EndpointError) -> ApiError {
+    ApiError::body(format!("'{ENDPOINT}' {error}"))
+}
+
+/// `{webhook_endpoint, contract_ids, webhook_secret?, topic1?, …, topic4?, address?, include_backfill?}`;
+/// with an address there may be no contracts.
+pub(super) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
+    let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
+    let known = [
+        ENDPOINT,
+        CONTRACTS,
+        "webhook_secret",
+        topic1,
+        topic2,
+        topic3,
+        topic4,
+        ADDRESS_FIELD,
+        "include_backfill",
+    ];
+    let body = Members::of_json(call, &known)?;
+    let endpoint = body.required(ENDPOINT, Members::text)?;
+    let endpoint: Endpoint = endpoint.parse().map_err(|error| endpoint_error(&error))?;
+    let mut topics: [Option<String>; 4] = Default::default();
+    for (topic, name) in topics.iter_mut().zip(TOPIC_FIELDS) {
+        *topic = body.text(name)?;
+    }
+    let address = body.text(ADDRESS_FIELD)?;
+    let filter = Filter::parse(None, topics.each_ref().map(Option::as_deref), address.as_deref());
+    let contracts = match (body.texts(CONTRACTS)?, &address) {
+        (None, Some(_)) => Vec::new(),
+        (given, address) => contracts(given, address.is_some())?,
+    };
+    let secret = body.secret("webhook_secret")?;
+    Ok(Wanted {
+        endpoint,
+        contracts,
+        filter: filter.map_err(|error| ApiError::body(error.to_string()))?,
+        address,
+        secret: secret
+            .map(Secret::chosen)
+            .transpose()
+            .map_err(|error| ApiError::body(error.to_string()))?,
+        include_backfill: body.flag("include_backfill")?.unwrap_or(false),
+    })
+}
+
+fn contracts(given: Option<Vec<String>>, has_address: bool) -> Result<Vec<ContractId>, ApiError> {
+    let Some(given) = given else {
+        return Err(ApiError::body(format!("'{CONTRACTS}' is missing: add it to the body")));
+    };
+    if given.is_empty() && !has_address {
+        return Err(ApiError::body(format!(
+            "'{CONTRACTS}' is empty: give one contract ID or more"
+        )));
+    }
+    if given.len() > MOST_CONTRACTS {
+        let count = given.len();
+        return Err(ApiError::body(format!(
+            "'{CONTRACTS}' holds {count} contract IDs: give {MOST_CONTRACTS} at the most"
+        )));
+    }
+    let parse = |text: &String| {
+        text.parse().map_err(|error: ParseError| ApiError::body(format!("'{CONTRACTS}': {error}")))
+    };
+    given.iter().map(parse).collect()
+}
+
+/// `{delivery_id}` or `{from, to}`.
+pub(super) fn replay(call: &Call<'_>) -> Result<Replay, ApiError> {
+    let body = Members::of_json(call, &["delivery_id", "from", "to"])?;
+    match (body.text("delivery_id")?, body.whole("from")?, body.whole("to")?) {
+        (Some(delivery), None, None) => Ok(Replay::Delivery(delivery)),
+        (None, Some(from), Some(to)) if from > to => {
+            Err(ApiError::body(format!("'from' {from} is after 'to' {to}: exchange them")))
+        }
+        (None, Some(from), Some(to)) => Ok(Replay::Ledgers(LedgerRange::new(from, to))),
+        (None, None, None) => Err(ApiError::body(
+            "there is nothing to replay: give 'delivery_id', or 'from' and 'to'",
+        )),
+        (None, from, _) => {
+            let missing = if from.is_none() { "from" } else { "to" };
+            Err(ApiError::body(format!("'{missing}' is missing: add it to the body")))
+        }
+        (Some(_), _, _) => Err(ApiError::body(
+            "'delivery_id' and 'from', 'to' exclude each other: give the one or the others",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::json;
+
+    use super::*;
+
+    const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
+
+    fn sentence<T>(read: fn(&Call<'_>) -> Result<T, ApiError>, body: &serde_json::Value) -> String {
+        let body = Bytes::from(body.to_string());
+        read(&Call { body: &body, ..Call::default() })
+            .err()
+            .map_or(String::new(), |it| it.to_string())
+    }
+
+    #[test]
+    fn every_mistake_is_told_by_the_name_of_its_member() {
+        let whole = json!({ "webhook_endpoint": "https://a.example", "contract_ids": [CONTRACT] });
+        assert_eq!(sentence(wanted, &whole), "");
+        for (name, value, says) in [
+            ("webhook_endpoint", json!(null), "'webhook_endpoint' is missing"),
+            (
+                "webhook_endpoint",
+                json!("ftp://a.example"),
+                "'webhook_endpoint' has the scheme 'ftp'",
+            ),
+            ("contract_ids", json!(null), "'contract_ids' is missing"),
+            ("contract_ids", json!([]), "'contract_ids' is empty"),
+            ("contract_ids", json!(["C"]), "'contract_ids': 'C' is not a contract ID"),
+            ("contract_ids", json!(vec![CONTRACT; 201]), "holds 201 contract IDs"),
+            ("webhook_secret", json!(""), "'webhook_secret' is empty"),
+            ("webhook_secret", json!(["hush"]), "'webhook_secret' is not a text"),
+            ("topic2", json!("?"), "'topic2' holds '?', which is not base64"),
+            ("address", json!("me"), "'address' is malformed"),
+            ("include_backfill", json!("yes"), "'include_backfill' is"),
+        ] {
+            let mut body = whole.clone();
+            body[name] = value;
+            let said = sentence(wanted, &body);
+            assert!(said.contains(says) && !said.contains("hush"), "{said}");
+        }
+        let by_address = json!({
+            "webhook_endpoint": "https://a.example",
+            "address": CONTRACT,
+        });
+        assert_eq!(sentence(wanted, &by_address), "");
+    }
+
+    #[test]
+    fn a_replay_is_of_one_delivery_or_of_ledgers() {
+        for (body, says) in [
+            (json!({ "delivery_id": "x" }), ""),
+            (json!({ "from": 1, "to": 1 }), ""),
+            (json!({}), "there is nothing to replay"),
+            (json!({ "from": 1 }), "'to' is missing"),
+            (json!({ "to": 1 }), "'from' is missing"),
+            (json!({ "from": 2, "to": 1 }), "'from' 2 is after 'to' 1"),
+            (json!({ "delivery_id": "x", "from": 1, "to": 2 }), "exclude each other"),
+            (json!({ "delivery_id": 7 }), "'delivery_id' is 7"),
+        ] {
+            let said = sentence(replay, &body);
+            assert!(said.contains(says) && said.is_empty() == says.is_empty(), "{said}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Subscriptions and deliveries as JSON: the documented fields first, then the additive ones.
+
+use serde::Serialize;
+
+use crate::domain::CloseTime;
+use crate::webhooks::replay::Replayed as Done;
+use crate::webhooks::rows::{Attempt, Delivery, Number, State};
+use crate::webhooks::subscription::Subscription;
+
+/// A time in UNIX milliseconds.
+fn time(milliseconds: u64) -> String {
+    CloseTime::Milliseconds(milliseconds).to_string()
+}
+
+/// An item of `GET /webhooks/list`. Fields after `topic4` are additive.
+#[derive(Serialize)]
+pub(super) struct Listed<'a> {
+    id: u32,
+    webhook_endpoint: &'a str,
+    contract_id: &'a str,
+    topic1: Option<&'a str>,
+    topic2: Option<&'a str>,
+    topic3: Option<&'a str>,
+    topic4: Option<&'a str>,
+    address: Option<&'a str>,
+    include_backfill: bool,
+    enabled: bool,
+    disabled_reason: Option<String>,
+    failing_since: Option<String>,
+    deliveries_waiting: u64,
+    created_at: String,
+}
+
+impl<'a> Listed<'a> {
+    pub(super) fn of(subscription: &'a Subscription) -> Self {
+        let definition = &subscription.definition;
+        let state = subscription.state();
+        let [topic1, topic2, topic3, topic4] = definition.topics.each_ref().map(Option::as_deref);
+        Self {
+            id: subscription.id,
+            webhook_endpoint: &definition.endpoint,
+            contract_id: definition.contract.as_deref().unwrap_or_default(),
+            topic1,
+            topic2,
+            topic3,
+            topic4,
+            address: definition.address.as_deref(),
+            include_backfill: definition.include_backfill,
+            enabled: state.enabled,
+            disabled_reason: state.disabled_reason,
+            failing_since: state.failing_since.map(time),
+            deliveries_waiting: subscription.waiting(),
+            created_at: time(definition.made),
+        }
+    }
+}
+
+/// An item of `GET /webhooks/{id}/deliveries`.
+#[derive(Serialize)]
+pub(super) struct Delivered<'a> {
+    delivery_id: String,
+    /// None for a test.
+    event_id: Option<u64>,
+    ledger: u32,
+    status: State,
+    test: bool,
+    replays: u32,
+    created_at: String,
+    next_attempt_at: Option<String>,
+    ended_at: Option<String>,
+    reason: Option<&'a str>,
+    attempts: Vec<Tried<'a>>,
+}
+
+/// An attempt.
+#[derive(Serialize)]
+struct Tried<'a> {
+    at: String,
+    status: Option<u16>,
+    duration_ms: u64,
+    error: Option<&'a str>,
+    excerpt: &'a str,
+}
+
+impl<'a> Delivered<'a> {
+    pub(super) fn of(tag: &str, number: Number, delivery: &'a Delivery) -> Self {
+        let test = number.test().is_some();
+        Self {
+            delivery_id: number.id(tag),
+            event_id: (!test).then_some(number.event().0),
+            ledger: delivery.ledger,
+            status: delivery.state,
+            test,
+            replays: delivery.round,
+            created_at: time(delivery.made),
+            next_attempt_at: delivery.due.map(time),
+            ended_at: delivery.ended.map(time),
+            reason: delivery.reason.as_deref(),
+            attempts: delivery.attempts.iter().map(Tried::of).collect(),
+        }
+    }
+}
+
+impl<'a> Tried<'a> {
+    fn of(attempt: &'a Attempt) -> Self {
+        Self {
+            at: time(attempt.at),
+            status: attempt.status,
+            duration_ms: attempt.ms,
+            error: attempt.error.as_deref(),
+            excerpt: &attempt.excerpt,
+        }
+    }
+}
+
+/// What a replay of ledgers answers.
+#[derive(Serialize)]
+pub(super) struct Replayed {
+    deliveries: u64,
+    /// The ledger to go on from.
+    next: Option<u32>,
+    missing_ledgers: Vec<[u32; 2]>,
+}
+
+impl Replayed {
+    pub(super) fn of(done: &Done) -> Self {
+        let missing = done.missing.ranges().iter().map(|range| [range.first.0, range.last.0]);
+        Self {
+            deliveries: done.deliveries,
+            next: done.next.map(|ledger| ledger.0),
+            missing_ledgers: missing.collect(),
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Subscriptions and deliveries: what the service's routes do, from a terminal.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::cli::Failure;
+use crate::cli::remote::{Remote, with};
+
+/// Between two looks at what came of a test.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A test has ended by then: an attempt takes 15 seconds at the most, and others may come before it.
+const LONGEST_TEST: Duration = Duration::from_secs(60);
+
+/// Verbs for subscriptions. Each asks a running service.
+#[derive(Debug, Subcommand)]
+pub enum ManageVerb {
+    /// Have events sent to an endpoint: one subscription for each contract
+    #[command(after_help = "Examples:
+  orrery webhooks new --contract CA… --endpoint https://example.com/events
+  orrery webhooks new --address GA… --topic1 AAAADwAAAAh0cmFuc2Zlcg== --endpoint https://example.com/
+
+The secret that signs deliveries is shown once.")]
+    New(New),
+    /// List your subscriptions
+    List(Json),
+    /// Delete a subscription with its deliveries
+    Delete(Subscription),
+    /// Show the deliveries of a subscription, the newest first
+    Deliveries(Deliveries),
+    /// Send deliveries once more, or what ledgers have had before
+    #[command(after_help = "Examples:
+  orrery webhooks replay 1 --delivery 00112233aabbccdd-1234
+  orrery webhooks replay 1 --from 62000000 --to 62010000")]
+    Replay(Replay),
+    /// Send a test delivery, and show what came of it
+    Test(Subscription),
+    /// Let a subscription go on that was disabled
+    Enable(Subscription),
+}
+
+/// How results look.
+#[derive(Debug, Args)]
+pub struct Json {
+    /// Print JSON, also on a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct New {
+    /// Contract IDs with commas between them; may be repeated
+    #[arg(long = "contract", value_name = "C…", value_delimiter = ',')]
+    contracts: Vec<String>,
+    /// Address to which deliveries are sent
+    #[arg(long, value_name = "URL")]
+    endpoint: String,
+    /// Only events with this first topic: base64 of the XDR of an ScVal; so for the others
+    #[arg(long, value_name = "BASE64")]
+    topic1: Option<String>,
+    #[arg(long, value_name = "BASE64")]
+    topic2: Option<String>,
+    #[arg(long, value_name = "BASE64")]
+    topic3: Option<String>,
+    #[arg(long, value_name = "BASE64")]
+    topic4: Option<String>,
+    /// Only events that name this address in a topic; of any contract, when none is given
+    #[arg(long, value_name = "G…|C…")]
+    address: Option<String>,
+    /// File with the secret that signs deliveries, - for standard input; one is made when there is none
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// Send events of older ledgers, too, when they are filled in
+    #[arg(long)]
+    include_backfill: bool,
+    #[command(flatten)]
+    output: Json,
+}
+
+/// One subscription.
+#[derive(Debug, Args)]
+pub struct Subscription {
+    /// The subscription's id
+    id: u32,
+    #[command(flatten)]
+    output: Json,
+}
+
+#[derive(Debug, Args)]
+pub struct Deliveries {
+    #[command(flatten)]
+    subscription: Subscription,
+    /// Only these: pending, retrying, delivered or dead
+    #[arg(long)]
+    status: Option<String>,
+    /// Deliveries at the most, up to 1000
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<u32>,
+    /// Only those before this one
+    #[arg(long, value_name = "DELIVERY")]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Replay {
+    #[command(flatten)]
+    subscription: Subscription,
+    /// The delivery
+    #[arg(long, value_name = "DELIVERY", conflicts_with_all = ["from", "to"], required_unless_present = "from")]
+    delivery: Option<String>,
+    /// First ledger
+    #[arg(long, value_name = "LEDGER", requires = "to")]
+    from: Option<u32>,
+    /// Last ledger
+    #[arg(long, value_name = "LEDGER", requires = "from")]
+    to: Option<u32>,
+}
+
+impl ManageVerb {
+    pub fn run(self, remote: &Remote) -> Result<(), Failure> {
+        match self {
+            Self::New(verb) => verb.run(remote),
+            Self::List(output) => {
+                let columns = [
+                    "id",
+                    "webhook_endpoint",
+                    "contract_id",
+                    "address",
+                    "enabled",
+                    "deliveries_waiting",
+                    "disabled_reason",
+                ];
+                remote.get("webhooks/list")?.show(output.json, &columns)
+            }
+            Self::Delete(Subscription { id, output }) => {
+                remote.delete(&format!("webhooks/{id}"))?.show(output.json, &[])
+            }
+            Self::Deliveries(verb) => verb.run(remote),
+            Self::Replay(verb) => verb.run(remote),
+            Self::Test(verb) => verb.test(remote),
+            Self::Enable(Subscription { id, output }) => {
+                remote.post(&format!("webhooks/{id}/enable"), &json!({}))?.show(output.json, &[])
+            }
+        }
+    }
+}
+
+impl New {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let mut body = json!({
+            "webhook_endpoint": self.endpoint,
+            "topic1": self.topic1,
+            "topic2": self.topic2,
+            "topic3": self.topic3,
+            "topic4": self.topic4,
+            "address": self.address,
+            "include_backfill": self.include_backfill,
+        });
+        if !self.contracts.is_empty() {
+            body["contract_ids"] = self.contracts.into();
+        }
+        if let Some(file) = self.secret_file {
+            body["webhook_secret"] = secret(&file)?.into();
+        }
+        remote.post("webhooks/new", &body)?.show(self.output.json, &[])
+    }
+}
+
+/// The first line of a file, or of standard input. A secret among the arguments would be seen by everybody
+/// who lists processes.
+fn secret(file: &std::path::Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = match file.as_os_str() == "-" {
+        true => std::io::stdin().read_to_string(&mut text).map(|_| text),
+        false => std::fs::read_to_string(file),
+    };
+    let text = read.map_err(|error| {
+        Failure::failed(format!("cannot read the secret in {}: {error}", file.display()))
+    })?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+impl Deliveries {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let Subscription { id, output } = self.subscription;
+        let parameters = [
+            ("status", self.status),
+            ("limit", self.limit.map(|limit| limit.to_string())),
+            ("cursor", self.cursor),
+        ];
+        let columns = [
+            "delivery_id",
+            "ledger",
+            "status",
+            "created_at",
+            "next_attempt_at",
+            "reason",
+            "attempts",
+        ];
+        let path = with(&format!("webhooks/{id}/deliveries"), &parameters);
+        remote.get(&path)?.show(output.json, &columns)
+    }
+}
+
+impl Replay {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let Subscription { id, output } = self.subscription;
+        let path = format!("webhooks/{id}/replay");
+        let (Some(mut from), Some(to)) = (self.from, self.to) else {
+            let body = json!({ "delivery_id": self.delivery });
+            return remote.post(&path, &body)?.show(output.json, &[]);
+        };
+        // One request ends after a while, and says where to go on.
+        loop {
+            let answer = remote.post(&path, &json!({ "from": from, "to": to }))?;
+            answer.show(output.json, &[])?;
+            match answer.json()?["next"].as_u64().and_then(|next| u32::try_from(next).ok()) {
+                Some(next) if next > from => from = next,
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+impl Subscription {
+    /// Sends a test, and waits for what comes of it.
+    fn test(self, remote: &Remote) -> Result<(), Failure> {
+        let path = format!("webhooks/{}", self.id);
+        let begun = remote.post(&format!("{path}/test"), &json!({}))?.json()?;
+        let id = &begun["delivery_id"];
+        let until = Instant::now() + LONGEST_TEST;
+        loop {
+            let page = remote.get(&format!("{path}/deliveries?limit=20"))?.json()?;
+            let found =
+                page.as_array().and_then(|all| all.iter().find(|it| it["delivery_id"] == *id));
+            match found {
+                Some(delivery) if delivery["status"] != "pending" || Instant::now() >= until => {
+                    return crate::cli::remote::Body(delivery.to_string().into_bytes())
+                        .show(self.output.json, &[])
+                        .and_then(|()| outcome(delivery));
+                }
+                None if Instant::now() >= until => {
+                    return Err(Failure::failed(
+                        "the test delivery is not listed any more".to_owned(),
+                    ));
+                }
+                _ => std::thread::sleep(LOOK_EVERY),
+            }
+        }
+    }
+}
+
+/// Whether a test has arrived.
+fn outcome(delivery: &Value) -> Result<(), Failure> {
+    match delivery["status"].as_str() {
+        Some("delivered") => Ok(()),
+        Some("dead") => {
+            Err(Failure::failed("the endpoint did not take the test delivery".to_owned()))
+        }
+        _ => Err(Failure::failed("the test delivery was not sent in time".to_owned())),
+    }
+}

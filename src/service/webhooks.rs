@@ -1,0 +1,98 @@
+//! Webhooks in a running service: reads subscriptions with the operator's settings, begins to send, and forgets
+//! what is old.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use super::{Ledgers, ServiceError, secrets, stopped, unix_now_ms};
+use crate::auth;
+use crate::config::{self, Config};
+use crate::webhooks::delivery::{Delivering, DeliveryDeps};
+use crate::webhooks::manage::{WebhookDeps, Webhooks};
+use crate::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
+use crate::webhooks::{Sealer, Settings};
+
+/// How webhooks are called in health.
+const WEBHOOKS: &str = "webhooks";
+/// Between two looks for what is to be forgotten.
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+
+/// Webhooks, as a service runs them.
+pub(super) struct RunningWebhooks {
+    /// What owners ask.
+    pub asked: Arc<Webhooks>,
+    /// Those who send.
+    pub delivering: Delivering,
+}
+
+/// Reads subscriptions, and begins to send.
+pub(super) fn start(
+    ledgers: &Ledgers,
+    config: &Config,
+    runtime: Handle,
+) -> Result<RunningWebhooks, ServiceError> {
+    let (store, registry) = (ledgers.store(), ledgers.webhooks());
+    let sealer = Sealer::new(&auth::webhook_key(&secrets(store.directory()))?)?;
+    registry.open(store, sealer, settings(&config.webhooks))?;
+    let policy = Policy { allowed: config.webhooks.allow_subnets.clone() };
+    let asked = Webhooks::new(WebhookDeps {
+        store: Arc::clone(store),
+        registry: Arc::clone(registry),
+        sender: Sender::new(policy, system_lookup(), Timeouts::default())?,
+        clock: Arc::new(unix_now_ms),
+    });
+    let delivering = asked.deliver(|post| DeliveryDeps {
+        store: Arc::clone(store),
+        registry: Arc::clone(registry),
+        post,
+        clock: Arc::new(unix_now_ms),
+        runtime,
+        health: Arc::clone(ledgers.health()),
+        metrics: Arc::clone(ledgers.metrics()),
+        chance: Box::new(StdRng::from_os_rng()),
+    })?;
+    ledgers.health().begins(WEBHOOKS);
+    Ok(RunningWebhooks { asked: Arc::new(asked), delivering })
+}
+
+/// Forgets what is old, again and again until `stop` turns true.
+pub(super) async fn sweep_regularly(webhooks: Arc<Webhooks>, stop: watch::Receiver<bool>) {
+    loop {
+        let webhooks = Arc::clone(&webhooks);
+        match spawn_blocking(move || webhooks.sweep()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::error!("old deliveries of webhooks stay: {error}"),
+            Err(error) => tracing::error!("old deliveries of webhooks stay: {error}"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(SWEEP_EVERY) => {}
+            () = stopped(stop.clone()) => return,
+        }
+    }
+}
+
+fn settings(config: &config::Webhooks) -> Settings {
+    let size = |number: std::num::NonZeroU32| usize::try_from(number.get()).unwrap_or(usize::MAX);
+    Settings {
+        owner_subscriptions: size(config.owner_subscriptions),
+        backlog: config.backlog.get().into(),
+        per_server: size(config.attempts_per_server),
+        delivered_days: u16::try_from(config.delivered_days.get()).unwrap_or(u16::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_webhooks() {
+        assert_eq!(settings(&config::Webhooks::default()), Settings::default());
+    }
+}

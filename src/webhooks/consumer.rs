@@ -1,0 +1,230 @@
+//! The consumer of the store's feed: for each event that subscriptions want, a delivery of each of them, in
+//! one batch with the cursor. A crash neither loses a delivery nor makes a second one.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::registry::{Known, PART_KEY, Registry};
+use super::rows::{
+    DELIVERIES, Delivery, FAMILIES, Number, PAYLOADS, QUEUE, Queued, SUBSCRIPTIONS, delivery_key,
+    payload_key,
+};
+use super::subscription::{Row, Subscription};
+use super::{CONSUMER, Clock, WebhookError, payload};
+use crate::domain::{Direction, EventId, LedgerRange, Page};
+use crate::store::{
+    Begins, Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger,
+    LedgerConsumer, Needs, Store, StoreError, TopicFilter,
+};
+
+/// Bytes of rows after which the rest of a ledger is left to the next step.
+const MOST_AT_ONCE: usize = 4 << 20;
+
+/// Takes ledgers from the feed.
+pub struct WebhookConsumer {
+    registry: Arc<Registry>,
+    clock: Clock,
+}
+
+impl WebhookConsumer {
+    /// Makes deliveries for these subscriptions.
+    pub fn new(registry: Arc<Registry>, clock: Clock) -> Self {
+        Self { registry, clock }
+    }
+}
+
+impl LedgerConsumer for WebhookConsumer {
+    fn spec(&self) -> ConsumerSpec {
+        ConsumerSpec {
+            name: CONSUMER,
+            families: FAMILIES,
+            needs: Needs { events: true, ..Needs::default() },
+            begins: Begins::Now,
+        }
+    }
+
+    fn ledger(
+        &self,
+        store: &Store,
+        ledger: &FedLedger,
+        effects: &mut ConsumerEffects<'_>,
+    ) -> Result<(), StoreError> {
+        if !self.registry.is_open() {
+            return Err(StoreError::Database("webhook subscriptions were not read".to_owned()));
+        }
+        self.registry.with(|known| {
+            if known.is_empty() {
+                return Ok(());
+            }
+            let mut work = Work {
+                registry: &self.registry,
+                fed: ledger,
+                now: (self.clock)(),
+                effects,
+                left: BTreeMap::new(),
+            };
+            work.ledger(store, known)
+        })
+    }
+
+    fn stepped(&self, store: &Store) {
+        let left = std::mem::take(&mut *self.registry.left.lock());
+        let mut touched = Vec::new();
+        for (subscription, count) in left.into_values().flatten() {
+            subscription.count_waiting(count);
+            touched.push(subscription.id);
+        }
+        let in_doubt = |known: &Known| -> Vec<Arc<Subscription>> {
+            known.all().filter(|it| it.is_in_doubt()).cloned().collect()
+        };
+        for subscription in self.registry.with(in_doubt) {
+            settle(store, subscription);
+        }
+        if let Some(mailbox) = self.registry.mailbox().filter(|_| !touched.is_empty()) {
+            mailbox.deliveries_made(touched);
+        }
+    }
+
+    fn cannot_be_rebuilt(&self) -> Option<&'static str> {
+        Some(
+            "subscriptions are not derived from ledgers, and deliveries would be sent again; replay those \
+             that are wanted once more, with POST /rest/webhooks/{id}/replay",
+        )
+    }
+}
+
+/// Reads how a subscription is that this step has disabled, or that a write has left in doubt. When that
+/// fails, the next step does it.
+fn settle(store: &Store, subscription: Arc<Subscription>) {
+    let id = subscription.id;
+    let settled = store.change_consumer_rows(CONSUMER, move |effects| {
+        if let Some(row) = Row::of(effects, subscription.id)? {
+            subscription.set_state(row.state);
+            subscription.set_in_doubt(false);
+        }
+        Ok::<_, WebhookError>(())
+    });
+    if let Err(error) = settled {
+        tracing::error!(subscription = id, "how a webhook subscription is cannot be read: {error}");
+    }
+}
+
+/// The work on one ledger.
+struct Work<'w, 'e> {
+    registry: &'w Registry,
+    fed: &'w FedLedger,
+    now: u64,
+    effects: &'w mut ConsumerEffects<'e>,
+    /// Deliveries that were made, by subscription.
+    left: BTreeMap<u32, (Arc<Subscription>, i64)>,
+}
+
+impl Work<'_, '_> {
+    fn ledger(&mut self, store: &Store, known: &Known) -> Result<(), StoreError> {
+        if !known.all().any(|it| it.is_in_doubt() || it.concerns(self.fed)) {
+            return Ok(());
+        }
+        let ledger = self.fed.ledger;
+        let query = EventQuery {
+            ledgers: Some(LedgerRange { first: ledger, last: ledger }),
+            contracts: known.contracts().unwrap_or_default(),
+            topics: TopicFilter::default(),
+            page: Page {
+                direction: Direction::OldestFirst,
+                cursor: self.done_before()?,
+                offset: 0,
+                limit: usize::MAX,
+            },
+        };
+        let mut outcome = Ok(());
+        store.events_within(&query, Bounds::NONE, |event| {
+            outcome = self.event(known, event);
+            match (&outcome, self.effects.bytes() >= MOST_AT_ONCE) {
+                (Err(_), _) => ControlFlow::Break(()),
+                (Ok(()), false) => ControlFlow::Continue(()),
+                (Ok(()), true) => {
+                    outcome = self.go_on_after(event.id);
+                    ControlFlow::Break(())
+                }
+            }
+        })?;
+        let left = std::mem::take(&mut self.left).into_values().collect();
+        self.registry.left.lock().insert(self.fed.place, left);
+        outcome
+    }
+
+    /// The event up to which an earlier step has done this ledger.
+    fn done_before(&self) -> Result<Option<EventId>, StoreError> {
+        let Some(row) = self.effects.get(SUBSCRIPTIONS, PART_KEY)? else { return Ok(None) };
+        let number = |bytes: Option<&[u8]>| {
+            bytes.and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes)
+        };
+        let place = number(row.get(..8));
+        Ok(number(row.get(8..)).filter(|_| place == Some(self.fed.place)).map(EventId))
+    }
+
+    fn go_on_after(&mut self, event: EventId) -> Result<(), StoreError> {
+        let row = [self.fed.place.to_be_bytes(), event.0.to_be_bytes()].concat();
+        self.effects.put(SUBSCRIPTIONS, PART_KEY, row)?;
+        self.effects.go_on_later();
+        Ok(())
+    }
+
+    fn event(&mut self, known: &Known, event: &EventRecord<'_>) -> Result<(), StoreError> {
+        let mut wanted = Vec::new();
+        known.matching(event.contract, event.topics, |subscription| wanted.push(subscription));
+        let number = Number::of_event(event.id);
+        let delivery = Delivery::new(event.ledger.0, self.now);
+        let mut row = None;
+        for subscription in wanted {
+            if !self.concerns(subscription)? {
+                continue;
+            }
+            let row = row.get_or_insert_with(|| delivery.encode());
+            let id = subscription.id;
+            self.effects.put(DELIVERIES, delivery_key(id, number), row.clone())?;
+            self.effects.put(QUEUE, Queued::first(id, number).key(), [])?;
+            self.count(subscription)?;
+        }
+        if row.is_some() {
+            let key = payload_key(delivery.day, 0, number);
+            self.effects.put(PAYLOADS, key, payload::of_event(event))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a subscription that matches is to have a delivery.
+    fn concerns(&self, subscription: &Subscription) -> Result<bool, StoreError> {
+        if subscription.is_in_doubt() {
+            // A write failed that changed it, or has not come back yet: what is stored decides.
+            let row = match Row::of(self.effects, subscription.id) {
+                Err(WebhookError::Store(error)) => return Err(error),
+                Err(error) => return Err(StoreError::Database(error.to_string())),
+                Ok(row) => row,
+            };
+            // It stays in doubt until this step is written.
+            return Ok(row.is_some_and(|row| row.concerns(self.fed)));
+        }
+        Ok(subscription.concerns(self.fed))
+    }
+
+    /// Counts a delivery, and disables a subscription that has too many that wait.
+    fn count(&mut self, subscription: &Arc<Subscription>) -> Result<(), StoreError> {
+        let new = || (Arc::clone(subscription), 0);
+        let (_, left) = self.left.entry(subscription.id).or_insert_with(new);
+        *left += 1;
+        let waiting = subscription.waiting().saturating_add_signed(*left);
+        let most = self.registry.settings().backlog;
+        if waiting <= most {
+            return Ok(());
+        }
+        let mut state = subscription.state();
+        state.disable(format!("more than {most} deliveries were waiting for its endpoint"));
+        let row = Row { definition: subscription.definition.clone(), state };
+        row.put(self.effects, subscription.id)?;
+        // What is in memory becomes so once this is written.
+        subscription.set_in_doubt(true);
+        Ok(())
+    }
+}

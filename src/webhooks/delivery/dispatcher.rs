@@ -1,0 +1,417 @@
+//! Decides what is sent next. It knows which subscriptions have something to send, which servers may get
+//! something, and when something is due; it reads a delivery when it is its turn, and never waits for one.
+
+mod outcomes;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use quick_cache::unsync::Cache;
+use tokio::task::AbortHandle;
+
+use super::attempt::{self, Job};
+use super::lane::{Lane, Next};
+use super::notes::{Note, Outcome};
+use super::server::{Server, Turn, Unit};
+use super::{Busy, DeliveryDeps, LAST_ATTEMPTS, Mailbox, Message};
+use crate::budget::{Budget, Holder, Share};
+use crate::store::{ConsumerView, StoreError};
+use crate::webhooks::rows::{
+    Class, DELIVERIES, Delivery, PAYLOADS, QUEUE, Queued, delivery_key, payload_key,
+};
+use crate::webhooks::{CONSUMER, Secret};
+
+/// Between two looks at the clock, which somebody may have set.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Before a read of the store that failed is tried again, in milliseconds.
+const TRY_AGAIN: u64 = 1000;
+/// Notes that may wait to be written before nothing more is sent.
+const MOST_UNWRITTEN: usize = 4096;
+/// Messages that are taken before something is sent.
+const MOST_MESSAGES: usize = 1024;
+/// Payloads that are kept for other subscriptions to the same event.
+const PAYLOADS_KEPT: usize = 64;
+
+/// What something is waited for with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// Something becomes due.
+    Part(u32, Class),
+    /// A server may be tried again.
+    Server(Arc<str>),
+}
+
+/// Whether something was sent.
+enum Sent {
+    /// It was, or there was nothing to send.
+    Done,
+    /// There is no place for it.
+    NoPlace,
+}
+
+pub struct Dispatcher {
+    deps: DeliveryDeps,
+    places: Budget,
+    mailbox: Mailbox,
+    notes: Sender<Note>,
+    lanes: HashMap<u32, Lane>,
+    servers: HashMap<Arc<str>, Server>,
+    /// Servers whose turn it may be.
+    row: VecDeque<Arc<str>>,
+    /// Those for which there was no place.
+    held: VecDeque<Arc<str>>,
+    timers: BTreeSet<(u64, Timer)>,
+    flights: HashMap<u64, (AbortHandle, u32)>,
+    next_flight: u64,
+    /// Deleted subscriptions for which something is still being sent, and who waits for the end.
+    leaving: HashMap<u32, (usize, SyncSender<()>)>,
+    unwritten: usize,
+    payloads: Cache<Vec<u8>, Bytes>,
+    stop_by: Option<Instant>,
+}
+
+impl Dispatcher {
+    pub fn new(deps: DeliveryDeps, places: Budget, mailbox: Mailbox, notes: Sender<Note>) -> Self {
+        Self {
+            deps,
+            places,
+            mailbox,
+            notes,
+            lanes: HashMap::new(),
+            servers: HashMap::new(),
+            row: VecDeque::new(),
+            held: VecDeque::new(),
+            timers: BTreeSet::new(),
+            flights: HashMap::new(),
+            next_flight: 0,
+            leaving: HashMap::new(),
+            unwritten: 0,
+            payloads: Cache::new(PAYLOADS_KEPT),
+            stop_by: None,
+        }
+    }
+
+    /// Finds what an earlier process left in the queue.
+    pub fn begin(&mut self) {
+        let mut found: Vec<(Queued, i64)> = Vec::new();
+        let scanned = self.deps.store.consumer_view(CONSUMER).and_then(|view| {
+            view.scan(QUEUE, &[], |key, _| {
+                let Some(queued) = Queued::read(key) else { return true };
+                match found.last_mut() {
+                    Some((last, count))
+                        if (last.subscription, last.class)
+                            == (queued.subscription, queued.class) =>
+                    {
+                        *count += 1;
+                    }
+                    _ => found.push((queued, 1)),
+                }
+                true
+            })
+        });
+        if let Err(error) = scanned {
+            tracing::error!("the queue of webhooks cannot be read: {error}");
+            self.deps
+                .health
+                .down(super::notes::COMPONENT, "the queue cannot be read: the log says why");
+        }
+        let mut counts: HashMap<u32, i64> = HashMap::new();
+        for (first, count) in found {
+            *counts.entry(first.subscription).or_default() += count;
+            self.due(first.subscription, first.class, first.due);
+        }
+        for subscription in
+            self.deps.registry.with(|known| known.all().cloned().collect::<Vec<_>>())
+        {
+            subscription.set_waiting(counts.remove(&subscription.id).unwrap_or(0));
+        }
+    }
+
+    pub fn run(&mut self, told: &Receiver<Message>) {
+        loop {
+            let now = (self.deps.clock)();
+            self.fire(now);
+            self.send_all(now);
+            if let Some(stop_by) = self.stop_by {
+                if self.flights.is_empty() {
+                    return;
+                }
+                if Instant::now() >= stop_by {
+                    self.flights.values().for_each(|(flight, _)| flight.abort());
+                }
+            }
+            let next = self.timers.first().map(|(at, _)| at.saturating_sub(now));
+            let wait = next.map_or(LOOK_EVERY, |ms| LOOK_EVERY.min(Duration::from_millis(ms)));
+            match told.recv_timeout(wait) {
+                Ok(message) => self.hear(message),
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            for message in told.try_iter().take(MOST_MESSAGES) {
+                self.hear(message);
+            }
+        }
+    }
+
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::Made(subscriptions) => {
+                subscriptions.into_iter().for_each(|id| self.wake(id, Class::First));
+            }
+            Message::Asked(id, due) => {
+                if let Some(lane) = self.lane(id) {
+                    lane.add(Class::Asked, due);
+                }
+                self.due(id, Class::Asked, due);
+            }
+            Message::Changed(id) => Class::ALL.into_iter().for_each(|class| self.wake(id, class)),
+            Message::Forget(id, left) => self.forget(id, left),
+            Message::Ended(ended) => self.ended(*ended),
+            Message::Written(written) => written.into_iter().for_each(|it| self.written(&it)),
+            Message::Tick => {}
+            Message::Look(tell) => {
+                let now = (self.deps.clock)();
+                // What can be sent at once is: the answer tells of what is left.
+                self.fire(now);
+                self.send_all(now);
+                let next = self.timers.first().map(|(at, _)| *at);
+                let busy = Busy { in_flight: self.flights.len(), unwritten: self.unwritten, next };
+                // Whoever asked may have gone.
+                let _ = tell.send(busy);
+            }
+            Message::Stop => self.stop_by = Some(Instant::now() + LAST_ATTEMPTS),
+        }
+    }
+
+    /// A subscription's part of the queue.
+    fn lane(&mut self, id: u32) -> Option<&mut Lane> {
+        if !self.lanes.contains_key(&id) {
+            let subscription = self.deps.registry.get(id).filter(|it| !it.is_gone())?;
+            self.lanes.insert(id, Lane::new(subscription));
+        }
+        self.lanes.get_mut(&id)
+    }
+
+    /// Something is to be sent, at that time.
+    fn due(&mut self, id: u32, class: Class, due: u64) {
+        if due <= (self.deps.clock)() {
+            return self.wake(id, class);
+        }
+        let Some(part) = self.lane(id).map(|lane| lane.part(class)) else { return };
+        if part.timer.is_some_and(|timer| timer <= due) {
+            return;
+        }
+        if let Some(later) = part.timer.replace(due) {
+            self.timers.remove(&(later, Timer::Part(id, class)));
+        }
+        self.timers.insert((due, Timer::Part(id, class)));
+    }
+
+    /// A subscription may have something to send.
+    fn wake(&mut self, id: u32, class: Class) {
+        let Some(lane) = self.lane(id) else { return };
+        let server = Arc::clone(&lane.server);
+        let part = lane.part(class);
+        if !std::mem::replace(&mut part.is_waiting, true) {
+            self.servers.entry(Arc::clone(&server)).or_default().push((id, class));
+            self.line_up(server);
+        }
+    }
+
+    /// It may be a server's turn.
+    fn line_up(&mut self, server: Arc<str>) {
+        if let Some(state) = self.servers.get_mut(&server)
+            && !std::mem::replace(&mut state.in_row, true)
+        {
+            self.row.push_back(server);
+        }
+    }
+
+    fn fire(&mut self, now: u64) {
+        while let Some((at, _)) = self.timers.first()
+            && *at <= now
+            && let Some((_, timer)) = self.timers.pop_first()
+        {
+            match timer {
+                Timer::Part(id, class) => {
+                    if let Some(lane) = self.lanes.get_mut(&id) {
+                        lane.part(class).timer = None;
+                        self.wake(id, class);
+                    }
+                }
+                Timer::Server(server) => self.line_up(server),
+            }
+        }
+    }
+
+    fn send_all(&mut self, now: u64) {
+        while self.stop_by.is_none()
+            && self.unwritten < MOST_UNWRITTEN
+            && let Some(name) = self.row.pop_front()
+        {
+            self.serve(name, now);
+        }
+    }
+
+    /// Lets a server have its turn.
+    fn serve(&mut self, name: Arc<str>, now: u64) {
+        let most = self.deps.registry.settings().per_server;
+        let Some(server) = self.servers.get_mut(&name) else { return };
+        server.in_row = false;
+        match server.take(now, most) {
+            Turn::Later if server.is_idle() => drop(self.servers.remove(&name)),
+            Turn::Later => {}
+            Turn::NotBefore(at) => drop(self.timers.insert((at, Timer::Server(name)))),
+            Turn::Now(unit) => match self.send(unit, now) {
+                Sent::Done => self.line_up(name),
+                Sent::NoPlace => {
+                    if let Some(server) = self.servers.get_mut(&name) {
+                        server.push(unit);
+                        // It stands in another row until a place is free.
+                        server.in_row = true;
+                        self.held.push_back(name);
+                    }
+                }
+            },
+        }
+    }
+
+    /// Sends what comes next of a subscription.
+    fn send(&mut self, unit: Unit, now: u64) -> Sent {
+        let (id, class) = unit;
+        let Some(lane) = self.lanes.get_mut(&id) else { return Sent::Done };
+        lane.part(class).is_waiting = false;
+        if lane.subscription.is_gone() {
+            return Sent::Done;
+        }
+        let store = Arc::clone(&self.deps.store);
+        let sent = store.consumer_view(CONSUMER).and_then(|view| self.send_next(unit, now, &view));
+        sent.unwrap_or_else(|error| {
+            tracing::error!(subscription = id, "what is to be sent cannot be read: {error}");
+            self.due(id, class, now.saturating_add(TRY_AGAIN));
+            Sent::Done
+        })
+    }
+
+    fn send_next(
+        &mut self,
+        (id, class): Unit,
+        now: u64,
+        view: &ConsumerView<'_>,
+    ) -> Result<Sent, StoreError> {
+        let Some(lane) = self.lanes.get_mut(&id) else { return Ok(Sent::Done) };
+        let subscription = Arc::clone(&lane.subscription);
+        let is_enabled = subscription.is_enabled();
+        let queued = match lane.next(class, now, !is_enabled, view)? {
+            Next::Nothing => return Ok(Sent::Done),
+            Next::At(at) => {
+                self.due(id, class, at);
+                return Ok(Sent::Done);
+            }
+            Next::Now(queued) => queued,
+        };
+        let row = view.get(DELIVERIES, &delivery_key(id, queued.number))?;
+        let delivery = row.and_then(|row| Delivery::decode(&row));
+        let claimed = delivery.as_ref().and_then(|it| it.queued(id, queued.number));
+        let Some(delivery) = delivery.filter(|_| claimed == Some(queued)) else {
+            self.note(Note {
+                queued,
+                round: 0,
+                attempt: None,
+                outcome: Outcome::Stray,
+                ended: now,
+            });
+            self.wake(id, class);
+            return Ok(Sent::Done);
+        };
+        let abandoned = |reason: &str, disables| Note {
+            queued,
+            round: delivery.round,
+            attempt: None,
+            outcome: Outcome::Abandoned(reason.to_owned(), disables),
+            ended: now,
+        };
+        if !is_enabled && queued.number.test().is_none() {
+            self.note(abandoned("the subscription was disabled before it was sent", false));
+            self.wake(id, class);
+            return Ok(Sent::Done);
+        }
+        let Some(secret) = subscription.secret.clone() else {
+            let reason = "its secret cannot be read any more: delete it, and make it anew";
+            self.note(abandoned(reason, true));
+            return Ok(Sent::Done);
+        };
+        let holder = Holder::of(&("webhooks", &subscription.definition.owner));
+        let Ok(place) = self.places.try_take(holder, 1) else {
+            if let Some(lane) = self.lanes.get_mut(&id) {
+                lane.put_back(queued);
+                lane.part(class).is_waiting = true;
+            }
+            return Ok(Sent::NoPlace);
+        };
+        let Some(body) = self.payload(&delivery, queued, view)? else {
+            self.note(abandoned("what was to be sent is not stored any more", false));
+            self.wake(id, class);
+            return Ok(Sent::Done);
+        };
+        self.begin_attempt(queued, delivery, secret, body, place, now);
+        if matches!(class, Class::Soon | Class::Later) {
+            // There may be more that is due.
+            self.wake(id, class);
+        }
+        Ok(Sent::Done)
+    }
+
+    /// What is sent of a delivery.
+    fn payload(
+        &mut self,
+        delivery: &Delivery,
+        queued: Queued,
+        view: &ConsumerView<'_>,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let key = payload_key(delivery.day, queued.subscription, queued.number);
+        if let Some(body) = self.payloads.get(&key) {
+            return Ok(Some(body.clone()));
+        }
+        let body = view.get(PAYLOADS, &key)?.map(Bytes::from);
+        if let Some(body) = &body {
+            self.payloads.insert(key, body.clone());
+        }
+        Ok(body)
+    }
+
+    fn begin_attempt(
+        &mut self,
+        queued: Queued,
+        delivery: Delivery,
+        secret: Secret,
+        body: Bytes,
+        place: Share,
+        now: u64,
+    ) {
+        let Some(lane) = self.lanes.get_mut(&queued.subscription) else { return };
+        lane.begins(queued.class);
+        if let Some(server) = self.servers.get_mut(&lane.server) {
+            server.begins(queued.class);
+        }
+        self.next_flight += 1;
+        let flight = self.next_flight;
+        let server = Arc::clone(&lane.server);
+        let job = Job { flight, queued, delivery, server, began: now, place };
+        let task = attempt::make(
+            job,
+            Arc::clone(&lane.subscription),
+            secret,
+            body,
+            Arc::clone(&self.deps.post),
+            Arc::clone(&self.deps.clock),
+            self.mailbox.0.clone(),
+        );
+        let task = self.deps.runtime.spawn(task);
+        self.flights.insert(flight, (task.abort_handle(), queued.subscription));
+        self.deps.metrics.webhooks_in_flight_are(self.flights.len());
+    }
+}

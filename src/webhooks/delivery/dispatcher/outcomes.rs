@@ -1,0 +1,145 @@
+//! What follows when an attempt has ended, when that is noted, and when a subscription is deleted.
+
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use rand::Rng;
+
+use super::super::attempt::{Ended, Job};
+use super::super::notes::{Note, Outcome, Written};
+use super::Dispatcher;
+use crate::webhooks::rows::{Attempt, Class, Delivery, Queued};
+use crate::webhooks::schedule::{is_prompt, wait_after};
+use crate::webhooks::target::Attempted;
+
+/// Servers that are tried again when a place becomes free.
+const TRIED_AGAIN: usize = 16;
+/// How long an answer may take that is none of success, before it says as little of a server as none.
+const SLOW: Duration = Duration::from_secs(5);
+/// Servers without a subscription that may be remembered.
+const SERVERS_REMEMBERED: usize = 1000;
+
+impl Dispatcher {
+    pub(super) fn ended(&mut self, Ended { job, attempted }: Ended) {
+        let Job { flight, queued, delivery, server: name, began, place } = job;
+        drop(place);
+        self.flights.remove(&flight);
+        self.deps.metrics.webhooks_in_flight_are(self.flights.len());
+        let now = (self.deps.clock)();
+        if let Some(server) = self.servers.get_mut(&name) {
+            let answered = attempted
+                .as_ref()
+                .map(|it| it.succeeded() || (it.status.is_some() && it.duration < SLOW));
+            server.ended(queued.class, answered, now);
+        }
+        self.line_up(name);
+        for server in self.held.drain(..self.held.len().min(TRIED_AGAIN)) {
+            self.row.push_back(server);
+        }
+        let id = queued.subscription;
+        if let Some((flights, _)) = self.leaving.get_mut(&id) {
+            *flights -= 1;
+            if *flights == 0
+                && let Some((_, left)) = self.leaving.remove(&id)
+            {
+                // Whoever waited may have given up.
+                let _ = left.send(());
+            }
+        }
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        lane.ended(queued.class);
+        // One that the stop breaks off is made again after the next start.
+        if attempted.is_none() && self.stop_by.is_some() {
+            return;
+        }
+        let attempted = attempted.unwrap_or_else(|| Attempted {
+            status: None,
+            duration: Duration::from_millis(now.saturating_sub(began)),
+            excerpt: String::new(),
+            retry_after: None,
+            error: Some("the attempt was broken off".to_owned()),
+        });
+        let outcome = self.judge(&attempted, &delivery, queued, now);
+        self.note(Note {
+            queued,
+            round: delivery.round,
+            attempt: Some(Attempt::of(began, &attempted)),
+            outcome,
+            ended: now,
+        });
+        self.wake(id, queued.class);
+    }
+
+    /// What follows from an attempt that has ended.
+    fn judge(
+        &mut self,
+        attempted: &Attempted,
+        delivery: &Delivery,
+        queued: Queued,
+        now: u64,
+    ) -> Outcome {
+        let outcome = if attempted.succeeded() {
+            Outcome::Delivered
+        } else if attempted.status == Some(410) {
+            Outcome::Gone
+        } else if queued.number.test().is_some() {
+            Outcome::Failed(None)
+        } else {
+            let tries = delivery.tries.saturating_add(1);
+            let wait = wait_after(tries, self.deps.chance.random(), attempted.retry_after);
+            let class = if is_prompt(tries) { Class::Soon } else { Class::Later };
+            let ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            Outcome::Failed(wait.map(|wait| (class, now.saturating_add(ms(wait)))))
+        };
+        self.deps.metrics.webhook_attempted(match &outcome {
+            Outcome::Delivered => "delivered",
+            Outcome::Gone => "gone",
+            Outcome::Failed(None) => "given_up",
+            _ if attempted.status.is_some() => "refused",
+            _ => "unreachable",
+        });
+        outcome
+    }
+
+    pub(super) fn note(&mut self, note: Note) {
+        self.unwritten += 1;
+        // When nobody writes any more, it is sent again after the next start.
+        let _ = self.notes.send(note);
+    }
+
+    pub(super) fn written(&mut self, written: &Written) {
+        self.unwritten = self.unwritten.saturating_sub(1);
+        let id = written.queued.subscription;
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        lane.noted(&written.queued);
+        if written.is_finished {
+            lane.subscription.count_waiting(-1);
+        }
+        if let Some(next) = written.next {
+            lane.add(next.class, next.due);
+            self.due(id, next.class, next.due);
+        }
+        if written.is_disabled {
+            Class::ALL.into_iter().for_each(|class| self.wake(id, class));
+        }
+    }
+
+    /// Ends all that is being sent for a subscription, and tells when that is so.
+    pub(super) fn forget(&mut self, id: u32, left: SyncSender<()>) {
+        self.lanes.remove(&id);
+        // What is remembered of servers that failed must not outgrow the subscriptions.
+        if self.servers.len() > 2 * self.lanes.len() + SERVERS_REMEMBERED {
+            self.servers.retain(|_, server| !server.is_unused());
+        }
+        let mut flights = 0;
+        for (flight, _) in self.flights.values().filter(|(_, of)| *of == id) {
+            flight.abort();
+            flights += 1;
+        }
+        match flights {
+            // Whoever waited may have given up.
+            0 => drop(left.send(())),
+            _ => drop(self.leaving.insert(id, (flights, left))),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Notes of what came of attempts: read where they belong, changed there, and written, many with one write.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::Duration;
+
+use super::{Mailbox, Message};
+use crate::observe::health::Health;
+use crate::store::{ConsumerEffects, Store};
+use crate::webhooks::registry::Registry;
+use crate::webhooks::rows::{
+    Attempt, Class, DELIVERIES, Delivery, FINISHED, QUEUE, Queued, State, delivery_key,
+};
+use crate::webhooks::schedule::PATIENCE;
+use crate::webhooks::subscription::Row;
+use crate::webhooks::{CONSUMER, WebhookError};
+
+/// Notes that are written at once.
+const MOST_AT_ONCE: usize = 1024;
+/// Before a write that failed is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// How webhooks are called in health.
+pub const COMPONENT: &str = "webhooks";
+
+/// What came of something that was in the queue.
+#[derive(Debug, Clone)]
+pub struct Note {
+    /// Where it was.
+    pub queued: Queued,
+    /// How often it had been asked for by then.
+    pub round: u32,
+    /// The attempt, if there was one.
+    pub attempt: Option<Attempt>,
+    /// What follows.
+    pub outcome: Outcome,
+    /// When that was, in UNIX milliseconds.
+    pub ended: u64,
+}
+
+/// What follows from an attempt.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// It arrived.
+    Delivered,
+    /// The endpoint wants nothing any more (410).
+    Gone,
+    /// It failed, and is tried again then; or never.
+    Failed(Option<(Class, u64)>),
+    /// It is not tried, because of this. The second part disables the subscription for the same reason.
+    Abandoned(String, bool),
+    /// No delivery says that it is in the queue.
+    Stray,
+}
+
+/// A note that is on disk.
+pub struct Written {
+    /// Where what it is about was in the queue.
+    pub queued: Queued,
+    /// Where it is now.
+    pub next: Option<Queued>,
+    /// Whether the delivery has come to its end.
+    pub is_finished: bool,
+    /// Whether the subscription was disabled.
+    pub is_disabled: bool,
+}
+
+/// Writes notes.
+pub struct Writer {
+    pub store: Arc<Store>,
+    pub registry: Arc<Registry>,
+    pub health: Arc<Health>,
+    pub mailbox: Mailbox,
+    pub stopping: Arc<AtomicBool>,
+}
+
+impl Writer {
+    /// Writes notes until nobody makes any.
+    pub fn run(&self, notes: &Receiver<Note>) {
+        while let Ok(first) = notes.recv() {
+            let mut together = vec![first];
+            together.extend(notes.try_iter().take(MOST_AT_ONCE - 1));
+            let together = Arc::new(together);
+            while !self.write(&together) {
+                if self.stopping.load(Ordering::SeqCst) {
+                    tracing::error!(
+                        "what came of webhook attempts is not noted: they are made again"
+                    );
+                    break;
+                }
+                thread::sleep(TRY_AGAIN);
+            }
+        }
+    }
+
+    /// Writes notes, and says whether that was done.
+    fn write(&self, notes: &Arc<Vec<Note>>) -> bool {
+        let (own, registry) = (Arc::clone(notes), Arc::clone(&self.registry));
+        let written = self
+            .store
+            .change_consumer_rows(CONSUMER, move |effects| note_all(&own, &registry, effects));
+        match written {
+            Ok(written) => {
+                if self.health.is_down(COMPONENT) {
+                    self.health.up(COMPONENT);
+                }
+                self.mailbox.tell(Message::Written(written));
+                true
+            }
+            Err(error) => {
+                tracing::error!("what came of webhook attempts cannot be noted: {error}");
+                self.health.down(COMPONENT, "attempts cannot be noted: the log says why");
+                false
+            }
+        }
+    }
+}
+
+/// Rows of subscriptions that notes are about.
+type Rows = BTreeMap<u32, Option<(Row, bool)>>;
+
+fn note_all(
+    notes: &[Note],
+    registry: &Registry,
+    effects: &mut ConsumerEffects<'_>,
+) -> Result<Vec<Written>, WebhookError> {
+    let mut rows = Rows::new();
+    let written: Result<Vec<_>, _> =
+        notes.iter().map(|note| note_one(note, &mut rows, effects)).collect();
+    for (id, row) in rows {
+        if let Some((row, true)) = row {
+            row.put(effects, id)?;
+            if let Some(subscription) = registry.get(id) {
+                subscription.set_state(row.state);
+            }
+        }
+    }
+    written
+}
+
+fn note_one(
+    note: &Note,
+    rows: &mut Rows,
+    effects: &mut ConsumerEffects<'_>,
+) -> Result<Written, WebhookError> {
+    let Note { queued, .. } = note;
+    let mut written =
+        Written { queued: *queued, next: None, is_finished: false, is_disabled: false };
+    let id = queued.subscription;
+    if let std::collections::btree_map::Entry::Vacant(place) = rows.entry(id) {
+        place.insert(Row::of(effects, id)?.map(|row| (row, false)));
+    }
+    // A subscription that was deleted has no rows, and is not to get any.
+    let Some(Some((row, is_changed))) = rows.get_mut(&id) else { return Ok(written) };
+    let key = delivery_key(id, queued.number);
+    let delivery = effects.get(DELIVERIES, &key)?.and_then(|row| Delivery::decode(&row));
+    let claimed = delivery.as_ref().and_then(|it| it.queued(id, queued.number));
+    if claimed != Some(*queued) || !matches!(note.outcome, Outcome::Stray) {
+        effects.delete(QUEUE, queued.key())?;
+    }
+    let Some(mut delivery) = delivery else {
+        written.is_finished = true;
+        return Ok(written);
+    };
+    if let Some(attempt) = &note.attempt {
+        delivery.add(attempt.clone());
+    }
+    // Somebody has asked for it once more, and that is in the queue; or it was a stray row.
+    if delivery.round != note.round || claimed != Some(*queued) {
+        effects.put(DELIVERIES, key, delivery.encode())?;
+        return Ok(written);
+    }
+    let is_test = queued.number.test().is_some();
+    let before = row.state.clone();
+    delivery.follow(note);
+    match &note.outcome {
+        Outcome::Delivered if !is_test => row.state.failing_since = None,
+        Outcome::Gone if !is_test && row.state.enabled => {
+            row.state.disable("its endpoint answered 410 (Gone), which ends deliveries");
+        }
+        Outcome::Failed(_) if !is_test => {
+            let since = *row.state.failing_since.get_or_insert(note.ended);
+            let failing = Duration::from_millis(note.ended.saturating_sub(since));
+            if failing >= PATIENCE && row.state.enabled {
+                row.state.disable("no delivery has arrived for five days");
+            }
+        }
+        Outcome::Abandoned(reason, true) if row.state.enabled => row.state.disable(reason.clone()),
+        _ => {}
+    }
+    *is_changed |= row.state != before;
+    written.is_disabled = before.enabled && !row.state.enabled;
+    written.next = delivery.queued(id, queued.number);
+    if let Some(next) = &written.next {
+        effects.put(QUEUE, next.key(), [])?;
+    }
+    if let Some(finished) = delivery.finished(id, queued.number) {
+        written.is_finished = true;
+        effects.put(FINISHED, finished.key(), [])?;
+    }
+    effects.put(DELIVERIES, key, delivery.encode())?;
+    Ok(written)
+}
+
+impl Delivery {
+    /// Becomes what follows from a note.
+    fn follow(&mut self, note: &Note) {
+        if note.attempt.is_some() {
+            self.tries = self.tries.saturating_add(1);
+        }
+        let (state, due, reason) = match &note.outcome {
+            Outcome::Delivered => (State::Delivered, None, None),
+            Outcome::Gone => (State::Dead, None, Some("the endpoint answered 410 (Gone)")),
+            Outcome::Failed(Some((_, due))) => (State::Retrying, Some(*due), None),
+            Outcome::Failed(None) => (State::Dead, None, Some("the last attempt failed")),
+            Outcome::Abandoned(reason, _) => (State::Dead, None, Some(reason.as_str())),
+            Outcome::Stray => return,
+        };
+        self.state = state;
+        self.due = due;
+        self.reason = reason.map(str::to_owned);
+        self.ended = due.is_none().then_some(note.ended);
+    }
+}

@@ -1,0 +1,419 @@
+//! What owners ask for: subscriptions made, listed, deleted and enabled, and what came of deliveries. Nothing
+//! is answered before it is on disk.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rand::RngCore;
+
+use super::delivery::{Delivering, DeliveryDeps, Mailbox, Post};
+use super::filter::Filter;
+use super::registry::{NEXT_KEY, Registry, number_in, owner_key, same_key};
+use super::rows::{
+    self, DELIVERIES, Delivery, Number, PAYLOADS, QUEUE, SUBSCRIPTIONS, delivery_key, delivery_of,
+    payload_key, subscription_range,
+};
+use super::subscription::{Definition, Row, State, Subscription, spelled};
+use super::target::{Endpoint, EndpointError, Sender};
+use super::{CONSUMER, Clock, Secret, WebhookError, payload};
+use crate::domain::{CloseTime, ContractId, LedgerSeq, Owner};
+use crate::store::{ConsumerEffects, Store, StoreError};
+
+/// Bytes of a subscription's tag.
+const TAG: usize = 8;
+/// Rows that one look for deliveries of a state may read.
+const MOST_LOOKED_AT: usize = 20_000;
+
+/// A subscription as somebody wants it.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Where deliveries go.
+    pub endpoint: Endpoint,
+    /// One subscription is made for each.
+    pub contracts: Vec<ContractId>,
+    /// What events must have besides; its contract is not looked at.
+    pub filter: Filter,
+    /// The address as it was spelled.
+    pub address: Option<String>,
+    /// What signs deliveries; one is made when there is none.
+    pub secret: Option<Secret>,
+    /// Whether events of older ledgers are wanted that are filled in later.
+    pub include_backfill: bool,
+}
+
+/// Subscriptions that were made.
+pub struct Made {
+    /// Their numbers, in the order of the contracts.
+    pub ids: Vec<u32>,
+    /// What signs their deliveries.
+    pub secret: Secret,
+}
+
+/// Deliveries of a subscription.
+#[derive(Debug)]
+pub struct Page {
+    /// The newest first.
+    pub deliveries: Vec<(Number, Delivery)>,
+    /// Where the look for them was ended before there were enough.
+    pub ended_at: Option<Number>,
+}
+
+/// What webhooks need.
+pub struct WebhookDeps {
+    /// Where everything lies.
+    pub store: Arc<Store>,
+    /// The subscriptions, which were read.
+    pub registry: Arc<Registry>,
+    /// Checks endpoints, and sends.
+    pub sender: Sender,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// Webhooks of a running service.
+pub struct Webhooks {
+    pub(super) store: Arc<Store>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) clock: Clock,
+    sender: Sender,
+}
+
+impl Webhooks {
+    /// Webhooks over subscriptions that were read.
+    pub fn new(deps: WebhookDeps) -> Self {
+        let WebhookDeps { store, registry, sender, clock } = deps;
+        Self { store, registry, sender, clock }
+    }
+
+    /// Begins to send deliveries. `deps` makes what that needs of how an attempt is made.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn deliver(
+        &self,
+        deps: impl FnOnce(Post) -> DeliveryDeps,
+    ) -> Result<Delivering, WebhookError> {
+        let sender = self.sender.clone();
+        let post: Post = Arc::new(move |subscription, headers, body| {
+            let sender = sender.clone();
+            Box::pin(async move { sender.send(&subscription.endpoint, &headers, body).await })
+        });
+        Delivering::start(deps(post))
+    }
+
+    /// The subscriptions.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Whether deliveries may go to an endpoint, as far as can be told now.
+    ///
+    /// # Errors
+    /// [`EndpointError::Denied`]
+    pub async fn check(&self, endpoint: &Endpoint) -> Result<(), EndpointError> {
+        self.sender.check(endpoint).await
+    }
+
+    /// Makes subscriptions: all that are wanted, or none. Their endpoint was checked ([`Self::check`]).
+    ///
+    /// # Errors
+    /// [`WebhookError`]
+    pub fn create(&self, owner: &Owner, wanted: Wanted) -> Result<Made, WebhookError> {
+        let secret = wanted.secret.clone().unwrap_or_else(Secret::generate);
+        let definitions = self.definitions(owner, &wanted, &secret)?;
+        let (registry, store) = (Arc::clone(&self.registry), Arc::clone(&self.store));
+        let inserted: Arc<Mutex<Vec<Arc<Subscription>>>> = Arc::default();
+        let (seen, owner) = (Arc::clone(&inserted), owner.clone());
+        let made = self.store.change_consumer_rows(CONSUMER, move |effects| {
+            let made = insert(&registry, &store, effects, &owner, definitions)?;
+            // Before it is known whether they are stored: a ledger that comes after the write must find them.
+            for subscription in &made {
+                subscription.set_in_doubt(true);
+                registry.insert(subscription);
+            }
+            seen.lock().clone_from(&made);
+            Ok::<_, WebhookError>(made)
+        });
+        match made {
+            Ok(made) => {
+                made.iter().for_each(|it| it.set_in_doubt(false));
+                Ok(Made { ids: made.iter().map(|it| it.id).collect(), secret })
+            }
+            Err(error) => {
+                inserted.lock().iter().for_each(|it| self.registry.remove(it.id));
+                Err(error)
+            }
+        }
+    }
+
+    fn definitions(
+        &self,
+        owner: &Owner,
+        wanted: &Wanted,
+        secret: &Secret,
+    ) -> Result<Vec<Definition>, WebhookError> {
+        let mut contracts: Vec<Option<ContractId>> = Vec::new();
+        for contract in &wanted.contracts {
+            if !contracts.contains(&Some(*contract)) {
+                contracts.push(Some(*contract));
+            }
+        }
+        if contracts.is_empty() {
+            contracts.push(None);
+        }
+        let now = (self.clock)();
+        let define = |contract: Option<ContractId>| {
+            let mut tag = [0; TAG];
+            rand::rng().fill_bytes(&mut tag);
+            let tag = hex::encode(tag);
+            Ok(Definition {
+                owner: owner.clone(),
+                endpoint: wanted.endpoint.as_str().to_owned(),
+                contract: contract.map(|contract| contract.to_string()),
+                topics: wanted.filter.topics.each_ref().map(|it| it.as_deref().map(spelled)),
+                address: wanted.address.clone(),
+                include_backfill: wanted.include_backfill,
+                secret: self.registry.sealer()?.seal(&tag, secret)?,
+                tag,
+                made: now,
+            })
+        };
+        contracts.into_iter().map(define).collect()
+    }
+
+    /// Deletes a subscription with all its deliveries. When this returns, nothing is sent for it any more.
+    ///
+    /// # Errors
+    /// [`WebhookError`]
+    pub fn delete(&self, owner: &Owner, id: u32) -> Result<(), WebhookError> {
+        let subscription = self.registry.of_owner(owner, id)?;
+        let own = Arc::clone(&subscription);
+        let deleted = self.store.change_consumer_rows(CONSUMER, move |effects| {
+            let row = Row::of(effects, id)?.ok_or(WebhookError::Unknown(id))?;
+            remove(effects, id, &row.definition)?;
+            own.set_in_doubt(true);
+            own.set_gone(true);
+            Ok::<_, WebhookError>(())
+        });
+        if let Err(error) = deleted {
+            subscription.set_gone(false);
+            return Err(error);
+        }
+        self.registry.remove(id);
+        if let Some(mailbox) = self.mailbox() {
+            mailbox.forget(id);
+        }
+        Ok(())
+    }
+
+    /// Begins deliveries of a subscription again that was disabled. What it has missed is not sent by itself.
+    ///
+    /// # Errors
+    /// [`WebhookError`]
+    pub fn enable(&self, owner: &Owner, id: u32) -> Result<Arc<Subscription>, WebhookError> {
+        let subscription = self.registry.of_owner(owner, id)?;
+        let (own, store) = (Arc::clone(&subscription), Arc::clone(&self.store));
+        self.store.change_consumer_rows(CONSUMER, move |effects| {
+            let mut row = Row::of(effects, id)?.ok_or(WebhookError::Unknown(id))?;
+            if !row.state.enabled {
+                row.state.enable(store.last_place());
+                row.put(effects, id)?;
+                own.set_in_doubt(true);
+                own.set_state(row.state);
+            }
+            Ok::<_, WebhookError>(())
+        })?;
+        subscription.set_in_doubt(false);
+        if let Some(mailbox) = self.mailbox() {
+            mailbox.changed(id);
+        }
+        Ok(subscription)
+    }
+
+    /// Deliveries of a subscription, the newest first: before `cursor`, of that state, at most `limit`.
+    ///
+    /// # Errors
+    /// [`WebhookError`]
+    pub fn deliveries(
+        &self,
+        owner: &Owner,
+        id: u32,
+        state: Option<rows::State>,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page, WebhookError> {
+        let subscription = self.registry.of_owner(owner, id)?;
+        let last = match cursor {
+            None => Some(Number(u64::MAX)),
+            Some(cursor) => self.number(&subscription, cursor)?.0.checked_sub(1).map(Number),
+        };
+        let mut page = Page { deliveries: Vec::new(), ended_at: None };
+        let Some(last) = last else { return Ok(page) };
+        let (mut looked_at, mut damaged) = (0, false);
+        let view = self.store.consumer_view(CONSUMER)?;
+        view.scan_back(DELIVERIES, &delivery_key(id, last), |key, row| {
+            let Some((of, number)) = delivery_of(key).filter(|(of, _)| *of == id) else {
+                return false;
+            };
+            let Some(delivery) = Delivery::decode(row) else {
+                tracing::error!(subscription = of, number = number.0, "a delivery is damaged");
+                damaged = true;
+                return false;
+            };
+            if state.is_none_or(|state| delivery.state == state) {
+                page.deliveries.push((number, delivery));
+            }
+            looked_at += 1;
+            let is_full = page.deliveries.len() >= limit;
+            if looked_at >= MOST_LOOKED_AT && !is_full {
+                page.ended_at = Some(number);
+            }
+            !is_full && looked_at < MOST_LOOKED_AT
+        })?;
+        match damaged {
+            true => Err(WebhookError::Damaged(format!("a delivery of subscription {id}"))),
+            false => Ok(page),
+        }
+    }
+
+    /// Makes a test delivery, which is tried once. Returns its id.
+    ///
+    /// # Errors
+    /// [`WebhookError`]
+    pub fn test(&self, owner: &Owner, id: u32) -> Result<String, WebhookError> {
+        let subscription = self.registry.of_owner(owner, id)?;
+        let now = (self.clock)();
+        let ends = self.store.ends();
+        let ledger = ends.latest.unwrap_or(LedgerSeq(0)).0;
+        let closed = CloseTime::Seconds(ends.latest_close_time.unwrap_or(0)).to_string();
+        let contract = subscription.definition.contract();
+        let number = self.store.change_consumer_rows(CONSUMER, move |effects| {
+            if Row::of(effects, id)?.is_none() {
+                return Err(WebhookError::Unknown(id));
+            }
+            let number = next_test(effects, id, ends.last_event_id)?;
+            let delivery = Delivery { due: Some(now), ..Delivery::new(ledger, now) };
+            let event = ends.last_event_id.0;
+            let body = payload::of_test(contract.as_ref(), event, ledger, closed);
+            effects.put(PAYLOADS, payload_key(delivery.day, id, number), body)?;
+            if let Some(queued) = delivery.queued(id, number) {
+                effects.put(QUEUE, queued.key(), [])?;
+            }
+            effects.put(DELIVERIES, delivery_key(id, number), delivery.encode())?;
+            Ok(number)
+        })?;
+        subscription.count_waiting(1);
+        if let Some(mailbox) = self.mailbox() {
+            mailbox.asked(id, now);
+        }
+        Ok(number.id(&subscription.definition.tag))
+    }
+
+    /// The number of a delivery by its id.
+    pub(super) fn number(
+        &self,
+        subscription: &Subscription,
+        delivery: &str,
+    ) -> Result<Number, WebhookError> {
+        Number::parse(&subscription.definition.tag, delivery).ok_or_else(|| {
+            let delivery = crate::domain::excerpt(delivery);
+            WebhookError::UnknownDelivery { subscription: subscription.id, delivery }
+        })
+    }
+
+    pub(super) fn mailbox(&self) -> Option<&Mailbox> {
+        self.registry.mailbox()
+    }
+}
+
+/// Puts the rows of new subscriptions.
+fn insert(
+    registry: &Registry,
+    store: &Store,
+    effects: &mut ConsumerEffects<'_>,
+    owner: &Owner,
+    definitions: Vec<Definition>,
+) -> Result<Vec<Arc<Subscription>>, WebhookError> {
+    let own_key = owner_key(owner);
+    let have = number_in(effects.get(SUBSCRIPTIONS, &own_key)?).unwrap_or(0);
+    let more = u32::try_from(definitions.len()).unwrap_or(u32::MAX);
+    let (total, most) = (have.saturating_add(more), registry.settings().owner_subscriptions);
+    if total as usize > most {
+        return Err(WebhookError::TooMany { have: have as usize, most });
+    }
+    let mut next = number_in(effects.get(SUBSCRIPTIONS, NEXT_KEY)?).unwrap_or(1);
+    let state = State {
+        enabled: true,
+        disabled_reason: None,
+        failing_since: None,
+        after_place: store.last_place(),
+        after_ledger: store.ends().latest.unwrap_or(LedgerSeq(0)).0,
+    };
+    let mut made = Vec::with_capacity(definitions.len());
+    for definition in definitions {
+        let same = same_key(&definition.fingerprint());
+        if let Some(other) = number_in(effects.get(SUBSCRIPTIONS, &same)?) {
+            return Err(WebhookError::Duplicate(other));
+        }
+        let id = next;
+        let all_given = || WebhookError::Damaged("the number of the next subscription".to_owned());
+        next = next.checked_add(1).ok_or_else(all_given)?;
+        let row = Row { definition, state: state.clone() };
+        effects.put(SUBSCRIPTIONS, same, id.to_be_bytes())?;
+        row.put(effects, id)?;
+        made.push(Arc::new(Subscription::new(id, row, registry.sealer()?)?));
+    }
+    effects.put(SUBSCRIPTIONS, NEXT_KEY, next.to_be_bytes())?;
+    effects.put(SUBSCRIPTIONS, own_key, total.to_be_bytes())?;
+    Ok(made)
+}
+
+/// Deletes all rows of a subscription but those that are found by their day.
+fn remove(
+    effects: &mut ConsumerEffects<'_>,
+    id: u32,
+    definition: &Definition,
+) -> Result<(), StoreError> {
+    let own_key = owner_key(&definition.owner);
+    let have = number_in(effects.get(SUBSCRIPTIONS, &own_key)?).unwrap_or(0);
+    match have.saturating_sub(1) {
+        0 => effects.delete(SUBSCRIPTIONS, own_key)?,
+        left => effects.put(SUBSCRIPTIONS, own_key, left.to_be_bytes())?,
+    }
+    effects.delete(SUBSCRIPTIONS, same_key(&definition.fingerprint()))?;
+    effects.delete(SUBSCRIPTIONS, rows::subscription_key(id))?;
+    effects.delete(SUBSCRIPTIONS, test_key(id))?;
+    let (from, to) = subscription_range(id);
+    for family in [DELIVERIES, QUEUE] {
+        effects.delete_range(family, &from, &to)?;
+    }
+    Ok(())
+}
+
+/// Key of the number of a subscription's last test.
+fn test_key(id: u32) -> Vec<u8> {
+    [b"t".as_slice(), &id.to_be_bytes()].concat()
+}
+
+/// The number of a subscription's next test.
+fn next_test(
+    effects: &mut ConsumerEffects<'_>,
+    id: u32,
+    newest: crate::domain::EventId,
+) -> Result<Number, WebhookError> {
+    let row = effects.get(SUBSCRIPTIONS, &test_key(id))?;
+    let last = row.and_then(|row| Some(Number(u64::from_be_bytes(row.try_into().ok()?))));
+    // The newest event may be an older one after a restore: numbers of tests never go back.
+    let (event, count) = match last {
+        Some(last) if last.event() >= newest => (last.event(), last.test().unwrap_or(0) + 1),
+        _ => (newest, 1),
+    };
+    let number = Number::of_test(event, count).or_else(|| {
+        let next = crate::domain::EventId(event.0.checked_add(1)?);
+        Number::of_test(next, 1)
+    });
+    let too_many = || WebhookError::Damaged("the number of a test".to_owned());
+    let number = number.ok_or_else(too_many)?;
+    effects.put(SUBSCRIPTIONS, test_key(id), number.0.to_be_bytes())?;
+    Ok(number)
+}

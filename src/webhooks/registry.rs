@@ -1,0 +1,306 @@
+//! All subscriptions in memory, found by what an event is: by its contract and one of its topics, so that
+//! subscriptions that cannot match cost nothing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::delivery::Mailbox;
+use super::filter::{Filter, TOPICS};
+use super::rows::SUBSCRIPTIONS;
+use super::subscription::{Row, Subscription};
+use super::{CONSUMER, Sealer, Settings, WebhookError};
+use crate::domain::{ContractId, Owner};
+use crate::store::Store;
+
+/// Beyond this many contracts, all events of a ledger are read to find those that match.
+const MOST_CONTRACTS_LOOKED_UP: usize = 16;
+
+/// Subscriptions by number.
+type Bucket = BTreeMap<u32, Arc<Subscription>>;
+
+/// Subscriptions by what an event must have for them to match. Each is in one place only.
+#[derive(Default)]
+struct Index {
+    by_contract: HashMap<[u8; 32], Conditions>,
+    /// Without a contract: they name an address, or a topic.
+    of_any_contract: Conditions,
+}
+
+/// Subscriptions by one of the topics that they ask for.
+#[derive(Default)]
+struct Conditions {
+    /// Those that ask for none.
+    all: Bucket,
+    by_topic: [HashMap<Vec<u8>, Bucket>; TOPICS],
+    by_address: HashMap<Vec<u8>, Bucket>,
+}
+
+impl Conditions {
+    /// Where a filter belongs. Later topics tell more: the first one mostly says what kind of event it is.
+    fn bucket(&mut self, filter: &Filter) -> &mut Bucket {
+        let position = filter.topics.iter().rposition(Option::is_some);
+        match (position, &filter.address) {
+            (Some(position), _) => {
+                let topic = filter.topics[position].clone().unwrap_or_default();
+                self.by_topic[position].entry(topic).or_default()
+            }
+            (None, Some(address)) => self.by_address.entry(address.clone()).or_default(),
+            (None, None) => &mut self.all,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.all.is_empty()
+            && self.by_address.is_empty()
+            && self.by_topic.iter().all(HashMap::is_empty)
+    }
+
+    fn drop_empty(&mut self) {
+        self.by_address.retain(|_, bucket| !bucket.is_empty());
+        for by_value in &mut self.by_topic {
+            by_value.retain(|_, bucket| !bucket.is_empty());
+        }
+    }
+
+    fn candidates<'a>(&'a self, topics: &[&[u8]], visit: &mut impl FnMut(&'a Arc<Subscription>)) {
+        let mut all = |bucket: &'a Bucket| bucket.values().for_each(&mut *visit);
+        all(&self.all);
+        for (by_value, topic) in self.by_topic.iter().zip(topics) {
+            by_value.get(*topic).map(&mut all);
+        }
+        for (position, topic) in topics.iter().enumerate() {
+            // One that is named twice is found once.
+            if !topics[..position].contains(topic) {
+                self.by_address.get(*topic).map(&mut all);
+            }
+        }
+    }
+}
+
+impl Index {
+    fn conditions(&mut self, filter: &Filter) -> &mut Conditions {
+        match filter.contract {
+            Some(contract) => self.by_contract.entry(contract).or_default(),
+            None => &mut self.of_any_contract,
+        }
+    }
+
+    fn insert(&mut self, subscription: &Arc<Subscription>) {
+        let bucket = self.conditions(&subscription.filter).bucket(&subscription.filter);
+        bucket.insert(subscription.id, Arc::clone(subscription));
+    }
+
+    fn remove(&mut self, subscription: &Subscription) {
+        let conditions = self.conditions(&subscription.filter);
+        let bucket = conditions.bucket(&subscription.filter);
+        bucket.remove(&subscription.id);
+        if bucket.is_empty() {
+            conditions.drop_empty();
+        }
+        if let Some(contract) = subscription.filter.contract
+            && self.by_contract.get(&contract).is_some_and(Conditions::is_empty)
+        {
+            self.by_contract.remove(&contract);
+        }
+    }
+}
+
+/// The subscriptions at one moment.
+#[derive(Default)]
+pub struct Known {
+    by_id: Bucket,
+    index: Index,
+}
+
+impl Known {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// All of them, by number.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Subscription>> {
+        self.by_id.values()
+    }
+
+    /// The contracts whose events may match; none when there are many, or some may match any contract's.
+    pub fn contracts(&self) -> Option<Vec<ContractId>> {
+        let by_contract = &self.index.by_contract;
+        let few = by_contract.len() <= MOST_CONTRACTS_LOOKED_UP;
+        let all = || by_contract.keys().map(|contract| ContractId(*contract)).collect();
+        (few && self.index.of_any_contract.is_empty()).then(all)
+    }
+
+    /// Visits the subscriptions that an event matches, in no particular order.
+    pub fn matching<'a>(
+        &'a self,
+        contract: Option<&[u8; 32]>,
+        topics: &[&[u8]],
+        mut visit: impl FnMut(&'a Arc<Subscription>),
+    ) {
+        let mut check = |candidate: &'a Arc<Subscription>| {
+            if candidate.filter.matches(contract, topics) {
+                visit(candidate);
+            }
+        };
+        if let Some(conditions) = contract.and_then(|it| self.index.by_contract.get(it)) {
+            conditions.candidates(topics, &mut check);
+        }
+        self.index.of_any_contract.candidates(topics, &mut check);
+    }
+
+    fn insert(&mut self, subscription: &Arc<Subscription>) {
+        self.index.insert(subscription);
+        self.by_id.insert(subscription.id, Arc::clone(subscription));
+    }
+
+    fn remove(&mut self, id: u32) {
+        if let Some(subscription) = self.by_id.remove(&id) {
+            self.index.remove(&subscription);
+        }
+    }
+}
+
+/// Subscriptions, and how many deliveries were made for each.
+pub(super) type Left = Vec<(Arc<Subscription>, i64)>;
+
+/// All subscriptions, and what whoever works with them shares.
+#[derive(Default)]
+pub struct Registry {
+    known: RwLock<Known>,
+    opened: OnceLock<(Sealer, Settings)>,
+    /// Where those are told who send deliveries, once they do.
+    mailbox: OnceLock<Mailbox>,
+    /// What was left for subscriptions by the step that is being made: by place in the feed, so that a step
+    /// that is made again counts once.
+    pub(super) left: Mutex<BTreeMap<u64, Left>>,
+}
+
+impl Registry {
+    /// Reads the subscriptions of a store. To be called once, before its ledgers are taken from the feed.
+    ///
+    /// # Errors
+    /// What the store says, and [`WebhookError::Damaged`].
+    pub fn open(
+        &self,
+        store: &Store,
+        sealer: Sealer,
+        settings: Settings,
+    ) -> Result<(), WebhookError> {
+        let mut rows = Vec::new();
+        store.consumer_view(CONSUMER)?.scan(SUBSCRIPTIONS, b"s", |key, row| {
+            let id = key.strip_prefix(b"s").and_then(|id| id.try_into().ok());
+            id.map(|id| rows.push((u32::from_be_bytes(id), row.to_vec()))).is_some()
+        })?;
+        let mut known = self.known.write();
+        for (id, row) in rows {
+            let subscription = Subscription::new(id, Row::decode(id, &row)?, &sealer)?;
+            if subscription.secret.is_none() {
+                tracing::error!(
+                    subscription = id,
+                    "the secret of a webhook subscription cannot be read: it was sealed under another key"
+                );
+            }
+            known.insert(&Arc::new(subscription));
+        }
+        drop(known);
+        // A second one would be the same.
+        let _ = self.opened.set((sealer, settings));
+        Ok(())
+    }
+
+    /// Whether the subscriptions were read.
+    pub fn is_open(&self) -> bool {
+        self.opened.get().is_some()
+    }
+
+    /// Seals and opens secrets.
+    ///
+    /// # Errors
+    /// [`WebhookError::Seal`] before [`Self::open`].
+    pub fn sealer(&self) -> Result<&Sealer, WebhookError> {
+        self.opened.get().map(|(sealer, _)| sealer).ok_or(WebhookError::Seal)
+    }
+
+    /// What the operator chose.
+    pub fn settings(&self) -> Settings {
+        self.opened.get().map(|(_, settings)| *settings).unwrap_or_default()
+    }
+
+    /// Says where those are told who send deliveries.
+    pub(super) fn tell(&self, mailbox: Mailbox) {
+        // There is one for the life of the registry.
+        let _ = self.mailbox.set(mailbox);
+    }
+
+    /// Where those are told who send deliveries.
+    pub(super) fn mailbox(&self) -> Option<&Mailbox> {
+        self.mailbox.get()
+    }
+
+    /// Runs `look` with the subscriptions as they are.
+    pub fn with<T>(&self, look: impl FnOnce(&Known) -> T) -> T {
+        look(&self.known.read())
+    }
+
+    /// A subscription.
+    pub fn get(&self, id: u32) -> Option<Arc<Subscription>> {
+        self.known.read().by_id.get(&id).cloned()
+    }
+
+    /// A subscription of this owner.
+    ///
+    /// # Errors
+    /// [`WebhookError::Unknown`], also when it is somebody else's.
+    pub fn of_owner(&self, owner: &Owner, id: u32) -> Result<Arc<Subscription>, WebhookError> {
+        let found = self.get(id).filter(|it| it.definition.owner == *owner && !it.is_gone());
+        found.ok_or(WebhookError::Unknown(id))
+    }
+
+    /// All subscriptions of an owner, by number.
+    pub fn list(&self, owner: &Owner) -> Vec<Arc<Subscription>> {
+        let known = self.known.read();
+        let own = known.all().filter(|it| it.definition.owner == *owner && !it.is_gone());
+        own.cloned().collect()
+    }
+
+    /// How many there are, and how many deliveries are to be sent.
+    pub fn counts(&self) -> (usize, u64) {
+        let known = self.known.read();
+        (known.by_id.len(), known.all().map(|it| it.waiting()).sum())
+    }
+
+    /// Adds a subscription.
+    pub(super) fn insert(&self, subscription: &Arc<Subscription>) {
+        self.known.write().insert(subscription);
+    }
+
+    /// Removes a subscription.
+    pub(super) fn remove(&self, id: u32) {
+        self.known.write().remove(id);
+    }
+}
+
+/// Key of how many subscriptions an owner has.
+pub(super) fn owner_key(owner: &Owner) -> Vec<u8> {
+    use sha2::{Digest, Sha256};
+    [b"o".as_slice(), &Sha256::digest(&owner.0)].concat()
+}
+
+/// Key under which the same subscription is found.
+pub(super) fn same_key(fingerprint: &[u8; 32]) -> Vec<u8> {
+    [b"d".as_slice(), fingerprint].concat()
+}
+
+/// Key of the next number.
+pub(super) const NEXT_KEY: &[u8] = b"n";
+
+/// Key of how far the work on a ledger has got that is done in parts.
+pub(super) const PART_KEY: &[u8] = b"p";
+
+/// A number in a row.
+pub(super) fn number_in(row: Option<Vec<u8>>) -> Option<u32> {
+    Some(u32::from_be_bytes(row?.try_into().ok()?))
+}

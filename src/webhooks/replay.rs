@@ -1,0 +1,262 @@
+//! Sending once more what somebody asks for: one delivery, or all that ledgers have, also those of before the
+//! subscription was made.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::manage::Webhooks;
+use super::rows::{
+    DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State, day_of, delivery_key,
+    payload_key,
+};
+use super::subscription::{Row, Subscription};
+use super::{CONSUMER, WebhookError, payload};
+use crate::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Owner, Page};
+use crate::store::{ConsumerEffects, EventQuery, TopicFilter};
+
+/// Deliveries that one request asks for, but for those of its last ledger.
+const MOST: usize = 10_000;
+/// How long one request looks for them.
+const LONGEST: Duration = Duration::from_secs(2);
+/// Deliveries, and bytes of them, that are written at once.
+const WRITTEN_AT_ONCE: usize = 500;
+const BYTES_AT_ONCE: usize = 4 << 20;
+
+/// What came of a replay of ledgers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replayed {
+    /// Deliveries that are sent once more, or for the first time.
+    pub deliveries: u64,
+    /// The ledger to go on from, when not all was asked for yet.
+    pub next: Option<LedgerSeq>,
+    /// Ledgers whose events are not stored.
+    pub missing: LedgerSet,
+}
+
+/// An event to be sent.
+struct Found {
+    number: Number,
+    ledger: u32,
+    body: Vec<u8>,
+}
+
+impl Webhooks {
+    /// Sends a delivery once more, under its own id, as if it had not been tried.
+    ///
+    /// # Errors
+    /// [`WebhookError`]
+    pub fn replay_one(&self, owner: &Owner, id: u32, delivery: &str) -> Result<(), WebhookError> {
+        let subscription = self.registry.of_owner(owner, id)?;
+        let number = self.number(&subscription, delivery)?;
+        let now = (self.clock)();
+        let given = crate::domain::excerpt(delivery);
+        let more = self.store.change_consumer_rows(CONSUMER, move |effects| {
+            check_enabled(effects, id)?;
+            let row = effects.get(DELIVERIES, &delivery_key(id, number))?;
+            let unknown = || WebhookError::UnknownDelivery { subscription: id, delivery: given };
+            let found = row.and_then(|row| Delivery::decode(&row)).ok_or_else(unknown)?;
+            again(effects, id, number, found, now)
+        })?;
+        subscription.count_waiting(more);
+        self.tell(id, now);
+        Ok(())
+    }
+
+    /// Sends all that a range of ledgers has for a subscription, in the order of ledgers. Ends after a while:
+    /// [`Replayed::next`] says where to go on. `is_abandoned` says that nobody waits any more.
+    ///
+    /// # Errors
+    /// [`WebhookError`]
+    pub fn replay_ledgers(
+        &self,
+        owner: &Owner,
+        id: u32,
+        range: LedgerRange,
+        is_abandoned: &dyn Fn() -> bool,
+    ) -> Result<Replayed, WebhookError> {
+        let subscription = self.registry.of_owner(owner, id)?;
+        if !subscription.is_enabled() {
+            return Err(WebhookError::Disabled(id));
+        }
+        let (begun, now) = (Instant::now(), (self.clock)());
+        let stored = self.stored(range);
+        let mut replayed = Replayed { deliveries: 0, next: None, missing: LedgerSet::default() };
+        let mut found: Vec<Found> = Vec::new();
+        let mut count = 0usize;
+        let ledgers = stored.ranges().iter().flat_map(|range| range.first.0..=range.last.0);
+        let most = self.registry.settings().backlog;
+        for ledger in ledgers.map(LedgerSeq) {
+            let has_room = subscription.waiting().saturating_add(found.len() as u64) < most;
+            if count >= MOST || begun.elapsed() >= LONGEST || !has_room {
+                replayed.next = Some(ledger);
+                break;
+            }
+            if is_abandoned() {
+                return Err(WebhookError::Interrupted);
+            }
+            count += self.collect(&subscription, ledger, now, &mut found)?;
+        }
+        self.write(&subscription, &mut found, now)?;
+        replayed.deliveries = count as u64;
+        let done_up_to = replayed.next.and_then(LedgerSeq::previous).unwrap_or(range.last);
+        let done = LedgerRange { first: range.first, last: done_up_to };
+        if !done.is_empty() {
+            replayed.missing.insert(done);
+            replayed.missing.remove_all(&stored);
+        }
+        Ok(replayed)
+    }
+
+    /// Ledgers of a range whose events are stored.
+    fn stored(&self, range: LedgerRange) -> LedgerSet {
+        let status = self.store.status();
+        let kept = LedgerRange { first: range.first.max(status.totals.events_from), ..range };
+        let covered: LedgerSet = status.ranges.into_iter().collect();
+        covered.within(kept)
+    }
+
+    /// Finds what a ledger has, and writes what has been found so far when it is much. Returns how many were
+    /// found.
+    fn collect(
+        &self,
+        subscription: &Arc<Subscription>,
+        ledger: LedgerSeq,
+        now: u64,
+        found: &mut Vec<Found>,
+    ) -> Result<usize, WebhookError> {
+        let filter = &subscription.filter;
+        let anywhere: Vec<_> = filter.address.iter().cloned().collect();
+        let query = EventQuery {
+            ledgers: Some(LedgerRange { first: ledger, last: ledger }),
+            contracts: subscription.definition.contract().into_iter().collect(),
+            topics: TopicFilter { anywhere, all: false, positional: filter.topics.clone() },
+            page: Page {
+                direction: Direction::OldestFirst,
+                cursor: None,
+                offset: 0,
+                limit: usize::MAX,
+            },
+        };
+        let (mut count, mut bytes, mut outcome) = (0, 0, Ok(()));
+        self.store.events_within(&query, crate::store::Bounds::NONE, |event| {
+            if !filter.matches(event.contract, event.topics) {
+                return std::ops::ControlFlow::Continue(());
+            }
+            let body = payload::of_event(event);
+            count += 1;
+            bytes += body.len();
+            let number = Number::of_event(event.id);
+            found.push(Found { number, ledger: event.ledger.0, body });
+            if found.len() >= WRITTEN_AT_ONCE || bytes >= BYTES_AT_ONCE {
+                bytes = 0;
+                outcome = self.write(subscription, found, now);
+            }
+            match &outcome {
+                Ok(()) => std::ops::ControlFlow::Continue(()),
+                Err(_) => std::ops::ControlFlow::Break(()),
+            }
+        })?;
+        outcome.map(|()| count)
+    }
+
+    /// Puts what was found into the queue.
+    fn write(
+        &self,
+        subscription: &Arc<Subscription>,
+        found: &mut Vec<Found>,
+        now: u64,
+    ) -> Result<(), WebhookError> {
+        if found.is_empty() {
+            return Ok(());
+        }
+        let (id, found) = (subscription.id, std::mem::take(found));
+        let more = self.store.change_consumer_rows(CONSUMER, move |effects| {
+            check_enabled(effects, id)?;
+            let mut more = 0;
+            for Found { number, ledger, body } in found {
+                let row = effects.get(DELIVERIES, &delivery_key(id, number))?;
+                effects.put(PAYLOADS, payload_key(day_of(now), id, number), body)?;
+                more += match row.and_then(|row| Delivery::decode(&row)) {
+                    Some(delivery) => again(effects, id, number, delivery, now)?,
+                    None => {
+                        let delivery =
+                            Delivery { due: Some(now), round: 1, ..Delivery::new(ledger, now) };
+                        enqueue(effects, id, number, &delivery)?;
+                        1
+                    }
+                };
+            }
+            Ok::<_, WebhookError>(more)
+        })?;
+        subscription.count_waiting(more);
+        self.tell(id, now);
+        Ok(())
+    }
+
+    fn tell(&self, id: u32, due: u64) {
+        if let Some(mailbox) = self.mailbox() {
+            mailbox.asked(id, due);
+        }
+    }
+}
+
+fn check_enabled(effects: &ConsumerEffects<'_>, id: u32) -> Result<(), WebhookError> {
+    match Row::of(effects, id)? {
+        None => Err(WebhookError::Unknown(id)),
+        Some(row) if !row.state.enabled => Err(WebhookError::Disabled(id)),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Puts a delivery into the queue once more, and says how many more are there then. One that has not been
+/// tried yet is there already.
+fn again(
+    effects: &mut ConsumerEffects<'_>,
+    id: u32,
+    number: Number,
+    before: Delivery,
+    now: u64,
+) -> Result<i64, WebhookError> {
+    let queued = before.queued(id, number);
+    if before.state == State::Pending {
+        return Ok(0);
+    }
+    if let Some(queued) = queued {
+        effects.delete(QUEUE, queued.key())?;
+    }
+    if let Some(finished) = before.finished(id, number) {
+        effects.delete(FINISHED, finished.key())?;
+    }
+    // It is kept for as long as a delivery that was made today.
+    let today = day_of(now);
+    if before.day != today
+        && let Some(body) = effects.get(PAYLOADS, &payload_key(before.day, id, number))?
+    {
+        effects.put(PAYLOADS, payload_key(today, id, number), body)?;
+    }
+    let delivery = Delivery {
+        state: State::Pending,
+        day: today,
+        round: before.round.saturating_add(1),
+        tries: 0,
+        due: Some(now),
+        ended: None,
+        reason: None,
+        ..before
+    };
+    enqueue(effects, id, number, &delivery)?;
+    Ok(i64::from(queued.is_none()))
+}
+
+fn enqueue(
+    effects: &mut ConsumerEffects<'_>,
+    id: u32,
+    number: Number,
+    delivery: &Delivery,
+) -> Result<(), WebhookError> {
+    if let Some(queued) = delivery.queued(id, number) {
+        effects.put(QUEUE, queued.key(), [])?;
+    }
+    effects.put(DELIVERIES, delivery_key(id, number), delivery.encode())?;
+    Ok(())
+}

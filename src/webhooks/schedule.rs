@@ -1,0 +1,92 @@
+//! When a delivery is tried again, and when it is given up. Pure: the clock and chance come from outside.
+
+use std::time::Duration;
+
+/// Waits after the first attempt, the second, and so on. After one attempt more than there are waits, the
+/// delivery is dead.
+pub const WAITS: [Duration; 10] = [
+    Duration::from_secs(5),
+    Duration::from_secs(30),
+    Duration::from_secs(2 * 60),
+    Duration::from_secs(10 * 60),
+    hours(1),
+    hours(3),
+    hours(6),
+    hours(12),
+    hours(24),
+    hours(24),
+];
+
+/// The first of [`WAITS`] that nothing makes longer but what the endpoint asks for: a server that seems to
+/// be gone is still tried after these.
+pub const PROMPT_WAITS: usize = 2;
+
+/// Part of a wait by which it is made longer at the most, so that deliveries that failed together do not
+/// come back together.
+pub const JITTER: f64 = 0.2;
+
+/// The longest wait that an endpoint may ask for.
+pub const LONGEST_ASKED: Duration = hours(24);
+
+/// How long a subscription may be without one success before it is disabled.
+pub const PATIENCE: Duration = hours(5 * 24);
+
+/// How long dead deliveries are kept.
+pub const DEAD_DAYS: u16 = 30;
+
+const fn hours(hours: u64) -> Duration {
+    Duration::from_secs(hours * 3600)
+}
+
+/// How long to wait after attempt number `attempt`, from 1, which failed; none after the last. `chance` is
+/// from 0 up to 1. What the endpoint asks for (`Retry-After`) is honoured, but never makes the wait shorter.
+pub fn wait_after(attempt: u32, chance: f64, asked: Option<Duration>) -> Option<Duration> {
+    let number = usize::try_from(attempt).ok()?.checked_sub(1)?;
+    let wait = WAITS.get(number)?.mul_f64(1.0 + JITTER * chance.clamp(0.0, 1.0));
+    Some(asked.map_or(wait, |asked| wait.max(asked.min(LONGEST_ASKED))))
+}
+
+/// Whether the wait after attempt number `attempt` is one that nothing else makes longer.
+pub fn is_prompt(attempt: u32) -> bool {
+    (1..=PROMPT_WAITS as u32).contains(&attempt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_those_that_are_promised() {
+        let seconds: Vec<_> =
+            (1..=11).map(|attempt| wait_after(attempt, 0.0, None).map(|it| it.as_secs())).collect();
+        let promised =
+            [5, 30, 120, 600, 3600, 10_800, 21_600, 43_200, 86_400, 86_400].map(Some).into_iter();
+        assert!(seconds.into_iter().eq(promised.chain([None])));
+        assert_eq!(wait_after(0, 0.0, None), None);
+        let all: Duration = WAITS.iter().sum();
+        assert_eq!(all.as_secs(), 252_755);
+    }
+
+    #[test]
+    fn jitter_makes_waits_longer_by_a_fifth_at_the_most() {
+        for attempt in 1..=10 {
+            let plain = wait_after(attempt, 0.0, None).unwrap();
+            for (chance, part) in [(0.5, 1.1), (1.0, 1.2), (7.0, 1.2), (-1.0, 1.0)] {
+                let wait = wait_after(attempt, chance, None).unwrap();
+                assert!((wait.as_secs_f64() - plain.as_secs_f64() * part).abs() < 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_honoured_within_a_day_and_shortens_nothing() {
+        let asked = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(wait_after(1, 0.0, asked(0)).unwrap().as_secs(), 5);
+        assert_eq!(wait_after(1, 1.0, asked(5)).unwrap().as_secs(), 6);
+        assert_eq!(wait_after(1, 0.0, asked(77)).unwrap().as_secs(), 77);
+        assert_eq!(wait_after(2, 0.0, asked(1 << 40)).unwrap().as_secs(), 86_400);
+        assert_eq!(wait_after(9, 1.0, asked(1 << 40)).unwrap().as_secs(), 103_680);
+        assert_eq!(wait_after(11, 0.0, asked(77)), None);
+        assert!(is_prompt(1) && is_prompt(2) && !is_prompt(3) && !is_prompt(0));
+    }
+}

@@ -1,0 +1,134 @@
+//! Secrets that sign deliveries: made, sealed for the store, and never shown.
+//!
+//! In the store a secret is sealed with ChaCha20-Poly1305 (RFC 8439) under a key of the directory of secrets,
+//! so that a copy of the store alone tells none. The seal covers the subscription's tag: a sealed secret does
+//! not open in the place of another one.
+
+use std::fmt;
+
+use rand::RngCore;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+use super::WebhookError;
+use super::signature::SECRET_PREFIX;
+
+/// Bytes of a generated secret.
+const GENERATED: usize = 32;
+
+/// Longest secret that a user may choose, in bytes.
+pub const LONGEST_SECRET: usize = 512;
+
+/// A secret as its receiver knows it. It shows nothing of itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// A secret that a user chose.
+    ///
+    /// # Errors
+    /// [`WebhookError::Value`] when it is empty or too long; the sentence holds nothing of it.
+    pub fn chosen(text: String) -> Result<Self, WebhookError> {
+        let problem = match text.len() {
+            0 => "is empty: give a secret, or leave it out to get one".to_owned(),
+            1..=LONGEST_SECRET => return Ok(Self(text)),
+            long => format!("is {long} bytes long: give {LONGEST_SECRET} at the most"),
+        };
+        Err(WebhookError::Value { name: "webhook_secret", problem })
+    }
+
+    /// A fresh one: `whsec_` and 64 hexadecimal digits.
+    pub fn generate() -> Self {
+        let mut bytes = [0; GENERATED];
+        rand::rng().fill_bytes(&mut bytes);
+        Self(format!("{SECRET_PREFIX}{}", hex::encode(bytes)))
+    }
+
+    /// The secret itself.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(hidden)")
+    }
+}
+
+/// Seals secrets for the store.
+pub struct Sealer(LessSafeKey);
+
+impl Sealer {
+    /// Seals under this key.
+    ///
+    /// # Errors
+    /// [`WebhookError::Seal`]
+    pub fn new(key: &[u8; 32]) -> Result<Self, WebhookError> {
+        let key = UnboundKey::new(&CHACHA20_POLY1305, key).map_err(|_| WebhookError::Seal)?;
+        Ok(Self(LessSafeKey::new(key)))
+    }
+
+    /// The sealed form, hexadecimal, of a secret of the subscription with this tag.
+    ///
+    /// # Errors
+    /// [`WebhookError::Seal`]
+    pub fn seal(&self, tag: &str, secret: &Secret) -> Result<String, WebhookError> {
+        // One key seals far fewer than the 2^32 secrets up to which nonces may be drawn by lot.
+        let mut nonce = [0; NONCE_LEN];
+        rand::rng().fill_bytes(&mut nonce);
+        let mut sealed = secret.0.clone().into_bytes();
+        let under = Nonce::assume_unique_for_key(nonce);
+        self.0
+            .seal_in_place_append_tag(under, Aad::from(tag.as_bytes()), &mut sealed)
+            .map_err(|_| WebhookError::Seal)?;
+        Ok(format!("{}{}", hex::encode(nonce), hex::encode(sealed)))
+    }
+
+    /// The secret in a sealed form; none when it was sealed under another key, for another subscription,
+    /// or is damaged.
+    pub fn open(&self, tag: &str, sealed: &str) -> Option<Secret> {
+        let mut bytes = hex::decode(sealed).ok()?;
+        let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let opened = self.0.open_in_place(nonce, Aad::from(tag.as_bytes()), sealed).ok()?;
+        String::from_utf8(opened.to_vec()).ok().map(Secret)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_secret_opens_where_it_belongs_and_nowhere_else() {
+        let sealer = Sealer::new(&[7; 32]).unwrap();
+        let secret = Secret::chosen("correct horse".to_owned()).unwrap();
+        let sealed = sealer.seal("tag", &secret).unwrap();
+        assert!(!sealed.contains(&hex::encode("horse")));
+        assert_ne!(sealer.seal("tag", &secret).unwrap(), sealed);
+        assert_eq!(sealer.open("tag", &sealed), Some(secret));
+        assert_eq!(sealer.open("gat", &sealed), None);
+        assert_eq!(Sealer::new(&[8; 32]).unwrap().open("tag", &sealed), None);
+        for at in 0..sealed.len() {
+            let mut altered = sealed.clone();
+            let other = if altered.as_bytes()[at] == b'0' { "1" } else { "0" };
+            altered.replace_range(at..=at, other);
+            assert_eq!(sealer.open("tag", &altered), None);
+        }
+        assert_eq!(sealer.open("tag", "00"), None);
+    }
+
+    #[test]
+    fn generated_secrets_differ_and_nothing_shows_one() {
+        let (one, other) = (Secret::generate(), Secret::generate());
+        assert_ne!(one, other);
+        let digits = one.reveal().strip_prefix("whsec_").unwrap();
+        assert!(digits.len() == 64 && digits.bytes().all(|c| c.is_ascii_hexdigit()));
+        assert!(!format!("{one:?}").contains(&digits[..8]));
+        assert!(Secret::chosen(String::new()).is_err());
+        let long = "s".repeat(LONGEST_SECRET + 1);
+        let told = Secret::chosen(long.clone()).unwrap_err().to_string();
+        assert!(told.contains("513 bytes") && !told.contains("sss"), "{told}");
+        assert!(Secret::chosen(long[1..].to_owned()).is_ok());
+    }
+}

@@ -1,0 +1,196 @@
+//! Rows of a consumer that are changed outside of its steps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use orrery::store::{Consumed, ConsumerEffects, Durability, Fault, Store, StoreError, WriteKind};
+
+use super::consumers::{FIRST, LEDGERS, WITNESS, add, assert_all_once, open, scratch, witness};
+
+const KEY: &[u8] = b"count";
+
+fn number(effects: &ConsumerEffects<'_>, key: &[u8]) -> Result<u64, StoreError> {
+    let row = effects.get("order", key)?;
+    Ok(row.map_or(0, |row| u64::from_be_bytes(row.try_into().unwrap())))
+}
+
+fn add_one(effects: &mut ConsumerEffects<'_>) -> Result<u64, StoreError> {
+    let next = number(effects, KEY)? + 1;
+    effects.put("order", KEY, next.to_be_bytes())?;
+    Ok(next)
+}
+
+fn stored(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
+    store.consumer_view(WITNESS.name).unwrap().get("order", key).unwrap()
+}
+
+#[test]
+fn changes_from_outside_and_steps_take_turns_and_lose_nothing() {
+    let directory = scratch();
+    let store = Arc::new(open(directory.path(), &[WITNESS]));
+    let (threads, changes) = (8, 40);
+    let writes = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&writes);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let feeder = scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                // A step counts in the same row.
+                store
+                    .consume(WITNESS.name, 3, |fed, effects| {
+                        witness(fed, effects)?;
+                        add_one(effects).map(drop)
+                    })
+                    .unwrap();
+            }
+        });
+        add(&store, FIRST..=FIRST + LEDGERS - 1, Durability::Synced);
+        store.faults().plan(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            None
+        });
+        let changing: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut last = 0;
+                    for _ in 0..changes {
+                        let now = store.change_consumer_rows(WITNESS.name, add_one).unwrap();
+                        assert!(now > last, "each sees what was written before");
+                        last = now;
+                    }
+                })
+            })
+            .collect();
+        changing.into_iter().for_each(|thread| thread.join().unwrap());
+        while store.consumer(WITNESS.name).unwrap().lag > 0 {
+            std::thread::yield_now();
+        }
+        done.store(true, Ordering::SeqCst);
+        feeder.join().unwrap();
+    });
+    let writes = writes.load(Ordering::SeqCst);
+    assert!(writes < threads * changes, "those that come at once share a write: {writes}");
+    let total = threads * changes + u64::from(LEDGERS);
+    assert_eq!(stored(&store, KEY), Some(total.to_be_bytes().to_vec()));
+    store.change_consumer_rows(WITNESS.name, |effects| effects.delete("order", KEY)).unwrap();
+    assert_all_once(&store);
+    drop(store);
+    assert_all_once(&open(directory.path(), &[WITNESS]));
+}
+
+#[test]
+fn a_change_that_fails_leaves_nothing_and_takes_no_other_with_it() {
+    let directory = scratch();
+    let store = open(directory.path(), &[WITNESS]);
+    let change = |key: u8, fails: bool| {
+        store.change_consumer_rows(WITNESS.name, move |effects| {
+            effects.put("order", [key], [key])?;
+            effects.put("times", [key], [key])?;
+            match fails {
+                true => Err(StoreError::UnknownConsumer("me".to_owned())),
+                false => Ok(key),
+            }
+        })
+    };
+    assert_eq!(change(1, false).unwrap(), 1);
+    assert!(matches!(change(2, true), Err(StoreError::UnknownConsumer(_))));
+    assert_eq!((stored(&store, &[1]), stored(&store, &[2])), (Some(vec![1]), None));
+    store.faults().plan(|kind| (kind == WriteKind::Synced).then_some(Fault::NotWritten));
+    let failed = change(3, false).unwrap_err().to_string();
+    assert!(failed.contains("No space left"), "{failed}");
+    store.faults().clear();
+    assert_eq!(stored(&store, &[3]), None);
+    assert_eq!(change(3, false).unwrap(), 3);
+    let foreign = store.change_consumer_rows(WITNESS.name, |it| it.put("others", [1], [1]));
+    assert!(matches!(foreign, Err(StoreError::UnknownFamily(_))));
+    let unknown = store.change_consumer_rows("nobody", |_| Ok::<_, StoreError>(()));
+    assert!(matches!(unknown, Err(StoreError::UnknownConsumer(_))));
+    // What was acknowledged is there after a restart.
+    drop(store);
+    let store = open(directory.path(), &[WITNESS]);
+    assert_eq!((stored(&store, &[1]), stored(&store, &[3])), (Some(vec![1]), Some(vec![3])));
+}
+
+#[test]
+fn ranges_are_deleted_with_what_was_put_into_them_before() {
+    let directory = scratch();
+    let store = open(directory.path(), &[WITNESS]);
+    let put = |effects: &mut ConsumerEffects<'_>, key: u8| effects.put("order", [key], [key]);
+    store
+        .change_consumer_rows(WITNESS.name, move |it| (0..9).try_for_each(|key| put(it, key)))
+        .unwrap();
+    store
+        .change_consumer_rows(WITNESS.name, move |effects| {
+            put(effects, 20)?;
+            effects.delete_range("order", &[2], &[21])?;
+            assert_eq!(effects.get("order", &[20])?, None);
+            assert_eq!(effects.get("order", &[5])?, None);
+            assert_eq!(effects.get("order", &[1])?, Some(vec![1]));
+            put(effects, 6)?;
+            assert_eq!(effects.get("order", &[6])?, Some(vec![6]));
+            assert_eq!(effects.before().get("order", &[5])?, Some(vec![5]));
+            Ok::<_, StoreError>(())
+        })
+        .unwrap();
+    let mut keys = Vec::new();
+    let view = store.consumer_view(WITNESS.name).unwrap();
+    view.scan_back("order", &[6], |key, _| {
+        keys.push(key[0]);
+        true
+    })
+    .unwrap();
+    assert_eq!(keys, [6, 1, 0]);
+    view.scan("times", &[], |_, _| panic!("the other family is as it was")).unwrap();
+}
+
+/// A ledger of which more is left than is written at once is handed over until all is done.
+#[test]
+fn a_ledger_may_be_done_in_parts() {
+    let directory = scratch();
+    let store = open(directory.path(), &[WITNESS]);
+    add(&store, FIRST..=FIRST + 3, Durability::Synced);
+    let step = || {
+        store.consume(WITNESS.name, 2, |fed, effects| {
+            let key = [fed.ledger.0 as u8];
+            let parts = number(effects, &key)? + 1;
+            effects.put("order", key, parts.to_be_bytes())?;
+            if fed.ledger.0 == FIRST + 1 && parts < 3 {
+                effects.go_on_later();
+            }
+            Ok::<_, StoreError>(())
+        })
+    };
+    let steps: Vec<_> = (0..5).map(|_| step().unwrap()).collect();
+    assert_eq!(
+        steps,
+        [
+            Consumed::Ledgers(1),
+            Consumed::Ledgers(0),
+            Consumed::Ledgers(2),
+            Consumed::Ledgers(1),
+            Consumed::Nothing
+        ]
+    );
+    for (ledger, parts) in [(FIRST, 1u64), (FIRST + 1, 3), (FIRST + 2, 1), (FIRST + 3, 1)] {
+        assert_eq!(stored(&store, &[ledger as u8]), Some(parts.to_be_bytes().to_vec()));
+    }
+}
+
+/// A consumer that leaves nothing costs no write, and loses no place by that.
+#[test]
+fn a_step_that_leaves_nothing_writes_nothing() {
+    let directory = scratch();
+    let store = open(directory.path(), &[WITNESS]);
+    add(&store, FIRST..=FIRST + 9, Durability::Synced);
+    store.faults().plan(|kind| panic!("{kind:?}"));
+    let pass = |store: &Store| store.consume(WITNESS.name, 100, |_, _| Ok::<_, StoreError>(()));
+    assert_eq!(pass(&store).unwrap(), Consumed::Ledgers(10));
+    assert_eq!(pass(&store).unwrap(), Consumed::Nothing);
+    store.faults().clear();
+    add(&store, FIRST + 10..=FIRST + 10, Durability::Synced);
+    store.consume(WITNESS.name, 100, witness).unwrap();
+    drop(store);
+    // The next write has written the place as well.
+    let store = open(directory.path(), &[WITNESS]);
+    assert_eq!(pass(&store).unwrap(), Consumed::Nothing);
+}

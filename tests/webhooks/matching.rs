@@ -1,0 +1,239 @@
+//! The consumer against a model: random subscriptions of every pattern, made and deleted at random moments,
+//! over random ledgers that come in any order. Small: 6 histories; full: 400, of 100,000 events and more.
+
+use std::collections::BTreeSet;
+
+use orrery::domain::{Direction, EventId, LedgerRange, Page};
+use orrery::store::{EventQuery, TopicFilter};
+use orrery::webhooks::filter::Filter;
+use orrery::webhooks::manage::Wanted;
+use orrery::webhooks::rows::State;
+use rand::Rng;
+use rand::seq::IndexedRandom;
+use stellar_xdr::{ContractId, Hash, Limits, ScAddress, ScVal, WriteXdr};
+
+use super::world::{Chain, World, owner, scratch, symbol, wanted};
+use crate::common::size;
+
+const LEDGERS: u32 = 30;
+
+/// A subscription as the model knows it.
+struct Known {
+    id: u32,
+    filter: Filter,
+    include_backfill: bool,
+    /// Place in the feed, and newest ledger, when it was made.
+    after: (u64, u32),
+    expected: BTreeSet<u64>,
+}
+
+/// An event as the model knows it.
+struct Event {
+    id: u64,
+    contract: Option<[u8; 32]>,
+    topics: Vec<Vec<u8>>,
+}
+
+/// What the interface says, written without looking at the code.
+fn matches(filter: &Filter, event: &Event) -> bool {
+    let topics = (0..4).all(|at| match &filter.topics[at] {
+        None => true,
+        Some(wanted) => event.topics.get(at) == Some(wanted),
+    });
+    let contract = filter.contract.is_none() || filter.contract == event.contract;
+    let address = filter.address.as_ref().is_none_or(|it| event.topics.contains(it));
+    topics && contract && address
+}
+
+fn address(byte: u8) -> (Vec<u8>, String) {
+    let address = ScAddress::Contract(ContractId(Hash([byte; 32])));
+    (ScVal::Address(address.clone()).to_xdr(Limits::none()).unwrap(), address.to_string())
+}
+
+fn topics() -> Vec<Vec<u8>> {
+    let symbols = (0..6).map(|number| symbol(&format!("topic{number}")));
+    symbols.chain((0..4).map(|byte| address(byte).0)).collect()
+}
+
+/// All events of some ledgers, of these contracts, or of all.
+fn events_of(ledgers: LedgerRange, contracts: Vec<orrery::domain::ContractId>) -> EventQuery {
+    EventQuery {
+        ledgers: Some(ledgers),
+        contracts,
+        topics: TopicFilter::default(),
+        page: Page {
+            direction: Direction::OldestFirst,
+            cursor: None::<EventId>,
+            offset: 0,
+            limit: usize::MAX,
+        },
+    }
+}
+
+struct History {
+    world: World,
+    chain: Chain,
+    known: Vec<Known>,
+    stored: BTreeSet<u32>,
+    pattern: usize,
+}
+
+impl History {
+    /// The events of a ledger as they are stored.
+    fn events(&self, ledger: u32) -> Vec<Event> {
+        let query = events_of(LedgerRange::new(ledger, ledger), Vec::new());
+        let mut events = Vec::new();
+        let visit = |event: &orrery::store::EventRecord<'_>| {
+            events.push(Event {
+                id: event.id.0,
+                contract: event.contract.copied(),
+                topics: event.topics.iter().map(|topic| topic.to_vec()).collect(),
+            });
+        };
+        self.world.store.events(&query, visit).unwrap();
+        events
+    }
+
+    fn store(&mut self, ledger: u32) {
+        self.chain.commit(&self.world.store, ledger);
+        self.stored.insert(ledger);
+        let (place, events) = (self.world.store.last_place(), self.events(ledger));
+        for known in &mut self.known {
+            let is_new = known.include_backfill || ledger > known.after.1;
+            if place > known.after.0 && is_new {
+                let wanted = events.iter().filter(|event| matches(&known.filter, event));
+                known.expected.extend(wanted.map(|event| event.id));
+            }
+        }
+    }
+
+    fn subscribe(&mut self) {
+        let Self { world, chain, .. } = self;
+        let rng = &mut chain.rng;
+        // All patterns of what a filter gives, in turn.
+        let pattern = self.pattern % 128;
+        self.pattern += 1;
+        let gives = |bit: usize| pattern >> bit & 1 == 1;
+        let mut topic =
+            |bit| gives(bit).then(|| chain.universe.topics.choose(rng).unwrap().clone());
+        let topics = [topic(0), topic(1), topic(2), topic(3)];
+        let by_address = gives(4).then(|| address(rng.random_range(0..4)));
+        // Without a contract there must be an address.
+        let contract = (gives(5) || by_address.is_none())
+            .then(|| *chain.universe.contracts.choose(rng).unwrap());
+        let filter = Filter {
+            contract: contract.map(|contract| contract.0),
+            topics: topics.clone(),
+            address: by_address.as_ref().map(|(xdr, _)| xdr.clone()),
+        };
+        let any = chain.universe.contracts[0];
+        let number = self.known.len();
+        let made = world.webhooks.create(
+            &owner("ana"),
+            Wanted {
+                contracts: contract.into_iter().collect(),
+                filter: filter.clone(),
+                address: by_address.map(|(_, text)| text),
+                include_backfill: gives(6),
+                ..wanted(&format!("https://example.com/{number}"), any)
+            },
+        );
+        let latest = world.store.status().latest().map_or(0, |latest| latest.0);
+        self.known.push(Known {
+            id: made.unwrap().ids[0],
+            filter,
+            include_backfill: gives(6),
+            after: (world.store.last_place(), latest),
+            expected: BTreeSet::new(),
+        });
+    }
+
+    fn step(&mut self) {
+        match self.chain.rng.random_range(0..10) {
+            0..4 => {
+                let next = self.stored.last().map_or(3, |last| last + 1);
+                let skipped = u32::from(self.chain.rng.random_bool(0.1));
+                self.store(next + skipped);
+            }
+            4 => {
+                let last = self.stored.last().copied().unwrap_or(1);
+                let missing: Vec<u32> = (1..last).filter(|it| !self.stored.contains(it)).collect();
+                if let Some(ledger) = missing.choose(&mut self.chain.rng) {
+                    self.store(*ledger);
+                }
+            }
+            5..8 => (0..8).for_each(|_| self.subscribe()),
+            8 => self.world.feed(),
+            _ => {
+                let at = self.chain.rng.random_range(0..self.known.len().max(1));
+                if at < self.known.len() {
+                    let gone = self.known.remove(at);
+                    self.world.webhooks.delete(&owner("ana"), gone.id).unwrap();
+                    let again = self.world.webhooks.delete(&owner("ana"), gone.id);
+                    assert!(again.is_err(), "it is gone");
+                }
+            }
+        }
+    }
+
+    fn check(&self) -> usize {
+        self.world.feed();
+        for known in &self.known {
+            let made = self.world.deliveries("ana", known.id);
+            assert!(made.iter().all(|(_, it)| it.state == State::Pending));
+            let events: BTreeSet<u64> = made.iter().map(|(number, _)| number.event().0).collect();
+            assert_eq!(events.len(), made.len());
+            assert_eq!(events, known.expected, "{:?} {:?}", known.filter, known.after);
+        }
+        self.known.iter().map(|known| known.expected.len()).sum()
+    }
+}
+
+#[test]
+fn every_filter_matches_what_the_model_matches() {
+    let (mut events, mut deliveries) = (0, 0);
+    for seed in 0..size::choose(6, 400) {
+        let directory = scratch();
+        let mut history = History {
+            world: World::open(directory.path()),
+            chain: Chain::new(seed, topics()),
+            known: Vec::new(),
+            stored: BTreeSet::new(),
+            pattern: seed as usize * 17,
+        };
+        while history.stored.last().is_none_or(|last| *last < LEDGERS) {
+            history.step();
+        }
+        deliveries += history.check();
+        events += history.world.store.status().totals.events;
+    }
+    assert!(deliveries > 100, "{deliveries}");
+    println!("{events} events, {deliveries} deliveries");
+}
+
+/// A step that is too large is written in parts, each with where it goes on.
+#[test]
+fn a_ledger_with_very_many_matches_is_done_in_parts() {
+    let directory = scratch();
+    let world = World::open(directory.path());
+    let mut chain = Chain::new(1, topics());
+    let contract = chain.universe.contracts[0];
+    chain.commit(&world.store, 1);
+    let all: Vec<u32> = (0..400)
+        .map(|number| world.subscribe("ana", &format!("https://example.com/{number}"), contract))
+        .collect();
+    let previous = chain.ledgers[0].hash;
+    let dense = chain.universe.dense_ledger(&mut chain.rng, 2, previous);
+    world
+        .store
+        .commit(dense.prepare(&super::world::options()), orrery::store::Durability::Synced)
+        .unwrap();
+    world.feed();
+    let mut of_contract = 0;
+    let all_of_two = events_of(LedgerRange::new(2, 2), vec![contract]);
+    world.store.events(&all_of_two, |_| of_contract += 1).unwrap();
+    assert!(of_contract > 100, "{of_contract}");
+    for id in all {
+        assert_eq!(world.deliveries("ana", id).len(), of_contract);
+    }
+}

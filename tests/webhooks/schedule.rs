@@ -1,0 +1,374 @@
+//! When deliveries are sent: attempts whose outcome the test decides, and a clock that it moves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orrery::domain::ContractId;
+use orrery::webhooks::Settings;
+use orrery::webhooks::WebhookError;
+use orrery::webhooks::rows::State;
+use orrery::webhooks::target::Attempted;
+use tempfile::TempDir;
+
+use super::world::{
+    Answers, BEGINNING, Chain, Sent, World, owner, scratch, status, symbol, unreachable,
+};
+
+const WAITS: [u64; 10] = [5, 30, 120, 600, 3600, 10_800, 21_600, 43_200, 86_400, 86_400];
+const HOUR: u64 = 3_600_000;
+
+/// A world with a contract that has events in ledger 2, and the first few of them alone in ledger 1.
+struct Scene {
+    directory: TempDir,
+    world: World,
+    chain: Chain,
+    contract: ContractId,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    fn with(settings: Settings) -> Self {
+        let directory = scratch();
+        let world = World::open_with(directory.path(), settings);
+        let chain = Chain::new(4, vec![symbol("transfer"), symbol("mint")]);
+        let contract = chain.universe.contracts[0];
+        Self { directory, world, chain, contract }
+    }
+
+    fn subscribe(&self, endpoint: &str) -> u32 {
+        self.world.subscribe("ana", endpoint, self.contract)
+    }
+
+    /// Stores ledgers until the subscription has deliveries, and says how many more it has than before.
+    fn ledgers_with_events(&mut self, id: u32) -> usize {
+        let before = self.world.deliveries("ana", id).len();
+        loop {
+            let next = self.world.store.status().latest().map_or(1, |latest| latest.0 + 1);
+            self.chain.commit(&self.world.store, next);
+            self.world.feed();
+            let now = self.world.deliveries("ana", id).len();
+            if now > before {
+                return now - before;
+            }
+        }
+    }
+
+    fn attempts(&self, id: &str) -> Vec<u64> {
+        let sent = self.world.sent.lock();
+        sent.iter().filter(|it| it.id == id).map(|it| it.at).collect()
+    }
+
+    /// Ids in the order of their first attempts.
+    fn first_attempts(&self) -> Vec<String> {
+        let mut ids: Vec<String> = Vec::new();
+        for sent in self.world.sent.lock().iter() {
+            if !ids.contains(&sent.id) {
+                ids.push(sent.id.clone());
+            }
+        }
+        ids
+    }
+
+    fn id(&self, subscription: u32, at: usize) -> String {
+        let tag = self.world.registry.get(subscription).unwrap().definition.tag.clone();
+        self.world.deliveries("ana", subscription)[at].0.id(&tag)
+    }
+}
+
+fn always(answer: Attempted) -> Answers {
+    Arc::new(move |_| answer.clone())
+}
+
+fn expected(part: f64) -> Vec<u64> {
+    let mut at = BEGINNING;
+    let waits = WAITS.iter().map(|wait| {
+        at += (*wait as f64 * 1000.0 * part) as u64;
+        at
+    });
+    [BEGINNING].into_iter().chain(waits).collect()
+}
+
+/// Every status that is no success, and no answer at all, for 80 hours.
+#[test]
+fn failures_are_tried_again_at_the_promised_times_and_then_given_up() {
+    let mut answers = vec![unreachable()];
+    let statuses = [100, 199, 300, 301, 302, 307, 308, 400, 401, 403, 404, 409, 418, 422, 429, 451];
+    answers.extend(statuses.into_iter().chain([499, 500, 501, 502, 503, 504, 599]).map(status));
+    for (number, answer) in answers.into_iter().enumerate() {
+        let mut scene = Scene::new();
+        let id = scene.subscribe("https://example.com/");
+        let count = scene.ledgers_with_events(id);
+        // The longest waits, for some.
+        let (chance, part) = if number % 4 == 3 { (u64::MAX, 1.2) } else { (0, 1.0) };
+        scene.world.deliver(chance, always(answer.clone()));
+        scene.world.run_until(BEGINNING + 100 * HOUR);
+        let first = scene.id(id, 0);
+        let attempts = scene.attempts(&first);
+        for (number, (pair, wait)) in attempts.windows(2).zip(WAITS).enumerate() {
+            let late = (pair[1] - pair[0]).checked_sub((wait as f64 * 1000.0 * part) as u64);
+            // A server that does not answer is left alone for a while, but for the first two waits.
+            let may_be = if answer.status.is_none() && number >= 2 { 600_000 } else { 10 };
+            assert!(late.is_some_and(|late| late <= may_be), "{answer:?}: {attempts:?}");
+        }
+        for at in 0..count {
+            assert_eq!(scene.attempts(&scene.id(id, at)).len(), 11, "{answer:?}");
+        }
+        let (_, delivery) = &scene.world.deliveries("ana", id)[0];
+        assert_eq!((delivery.state, delivery.attempts.len()), (State::Dead, 11));
+        assert_eq!(delivery.attempts[0].status, answer.status);
+        let subscription = scene.world.registry.get(id).unwrap();
+        assert!(subscription.is_enabled() && subscription.state().failing_since.is_some());
+        assert_eq!(subscription.waiting(), 0);
+    }
+}
+
+#[test]
+fn a_success_is_the_end_and_a_failure_blocks_nothing() {
+    let mut scene = Scene::new();
+    let id = scene.subscribe("https://example.com/");
+    let mut count = scene.ledgers_with_events(id);
+    while count < 8 {
+        count += scene.ledgers_with_events(id);
+    }
+    let failing = scene.id(id, 2);
+    let (own, sent) = (failing.clone(), Arc::clone(&scene.world.sent));
+    scene.world.deliver(
+        0,
+        Arc::new(move |attempt: &Sent| {
+            let times = sent.lock().iter().filter(|it| it.id == attempt.id).count();
+            status(if attempt.id == own && times < 4 { 500 } else { 204 })
+        }),
+    );
+    scene.world.run_until(BEGINNING);
+    let ids: Vec<String> = (0..count).map(|at| scene.id(id, at)).collect();
+    assert_eq!(scene.first_attempts(), ids, "in the order of the chain");
+    assert_eq!(scene.world.sent.lock().len(), count);
+    scene.world.run_until(BEGINNING + 100 * HOUR);
+    let at = |seconds: u64| BEGINNING + 1000 * seconds;
+    assert_eq!(scene.attempts(&failing), [at(0), at(5), at(35), at(155)]);
+    let deliveries = scene.world.deliveries("ana", id);
+    assert!(deliveries.iter().all(|(_, it)| it.state == State::Delivered));
+    assert_eq!(scene.world.registry.get(id).unwrap().state().failing_since, None);
+    // Bodies are those of the events.
+    let body: serde_json::Value = serde_json::from_slice(&scene.world.sent.lock()[0].body).unwrap();
+    assert_eq!(body["event"]["id"], deliveries[0].0.event().0);
+    assert_eq!(body["event"]["contract_id"], scene.contract.to_string());
+}
+
+#[test]
+fn what_an_endpoint_asks_for_is_honoured_up_to_a_day() {
+    for (asked, waited) in [(1, 5), (7, 7), (3600, 3600), (86_400, 86_400), (1 << 40, 86_400)] {
+        let mut scene = Scene::new();
+        let id = scene.subscribe("https://example.com/");
+        scene.ledgers_with_events(id);
+        let answer = Attempted { retry_after: Some(Duration::from_secs(asked)), ..status(429) };
+        scene.world.deliver(0, always(answer));
+        scene.world.run_until(BEGINNING + waited * 1000);
+        let attempts = scene.attempts(&scene.id(id, 0));
+        assert_eq!(attempts[..2], [BEGINNING, BEGINNING + waited * 1000], "{asked}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_is_gone_ends_deliveries_until_its_owner_enables_them() {
+    let mut scene = Scene::new();
+    let id = scene.subscribe("https://example.com/");
+    let before = scene.ledgers_with_events(id) + scene.ledgers_with_events(id);
+    let gone = Arc::new(parking_lot::Mutex::new(true));
+    let now_gone = Arc::clone(&gone);
+    scene.world.deliver(0, Arc::new(move |_| status(if *now_gone.lock() { 410 } else { 200 })));
+    scene.world.run_until(BEGINNING + 100 * HOUR);
+    assert_eq!(scene.world.sent.lock().len(), 1, "nothing is sent after the first 410");
+    let state = scene.world.registry.get(id).unwrap().state();
+    assert!(!state.enabled && state.disabled_reason.unwrap().contains("410"));
+    let deliveries = scene.world.deliveries("ana", id);
+    assert!(deliveries.iter().all(|(_, it)| it.state == State::Dead), "{deliveries:?}");
+    // Ledgers that come meanwhile are missed.
+    let next = scene.world.store.status().latest().unwrap().0 + 1;
+    (next..next + 5).for_each(|ledger| scene.chain.commit(&scene.world.store, ledger));
+    scene.world.feed();
+    let first = scene.id(id, 0);
+    let refused = scene.world.webhooks.replay_one(&owner("ana"), id, &first).unwrap_err();
+    assert!(matches!(refused, WebhookError::Disabled(_)), "{refused}");
+    *gone.lock() = false;
+    scene.world.webhooks.enable(&owner("ana"), id).unwrap();
+    scene.world.run_until(BEGINNING + 101 * HOUR);
+    assert_eq!(scene.world.sent.lock().len(), 1);
+    assert_eq!(scene.world.deliveries("ana", id).len(), before);
+    // Replay sends them, under the same ids, and what was missed, in the order of the chain.
+    let all = orrery::domain::LedgerRange::new(1, next + 4);
+    let done = scene.world.webhooks.replay_ledgers(&owner("ana"), id, all, &|| false).unwrap();
+    assert_eq!((done.next, done.missing.is_empty()), (None, true));
+    assert!(done.deliveries > before as u64);
+    scene.world.run_until(BEGINNING + 102 * HOUR);
+    let sent: Vec<String> = scene.world.sent.lock()[1..].iter().map(|it| it.id.clone()).collect();
+    let deliveries = scene.world.deliveries("ana", id);
+    let ids: Vec<String> = (0..deliveries.len()).map(|at| scene.id(id, at)).collect();
+    assert_eq!((sent, deliveries.len() as u64), (ids, done.deliveries));
+    assert_eq!(scene.attempts(&first).len(), 2);
+    assert!(deliveries.iter().all(|(_, it)| it.state == State::Delivered));
+}
+
+#[test]
+fn five_days_without_a_success_disable_a_subscription() {
+    let mut scene = Scene::new();
+    let id = scene.subscribe("https://example.com/");
+    scene.world.deliver(0, always(status(500)));
+    for day in 0..6 {
+        scene.ledgers_with_events(id);
+        let enabled = scene.world.registry.get(id).unwrap().is_enabled();
+        assert_eq!(enabled, day <= 5, "{day}");
+        scene.world.run_until(BEGINNING + (day + 1) * 24 * HOUR);
+    }
+    let state = scene.world.registry.get(id).unwrap().state();
+    assert!(!state.enabled && state.disabled_reason.unwrap().contains("five days"));
+    let sent = scene.world.sent.lock();
+    assert!(sent.iter().all(|it| it.at <= BEGINNING + 5 * 24 * HOUR + HOUR));
+    assert_eq!(scene.world.registry.get(id).unwrap().waiting(), 0);
+}
+
+#[test]
+fn a_server_that_does_not_answer_keeps_nobody_waiting() {
+    let mut scene = Scene::new();
+    let dead = scene.subscribe("https://dead.example/");
+    let alive = scene.subscribe("https://alive.example/");
+    let mut count = scene.ledgers_with_events(dead);
+    while count < 30 {
+        count += scene.ledgers_with_events(dead);
+    }
+    scene.world.deliver(
+        0,
+        Arc::new(
+            |attempt: &Sent| {
+                if attempt.endpoint.contains("dead") { unreachable() } else { status(200) }
+            },
+        ),
+    );
+    scene.world.run_until(BEGINNING);
+    let to =
+        |name: &str| scene.world.sent.lock().iter().filter(|it| it.endpoint.contains(name)).count();
+    assert_eq!(to("alive"), count);
+    assert!(to("dead") < 10, "it is left alone after a few failures");
+    scene.world.run_until(BEGINNING + 4 * HOUR);
+    // Nothing makes the first two waits longer.
+    for at in 0..count {
+        let attempts = scene.attempts(&scene.id(dead, at));
+        let Some(first) = attempts.first() else { continue };
+        assert_eq!(attempts[1..3], [first + 5000, first + 35_000], "{at}");
+    }
+    assert!(
+        scene.world.deliveries("ana", alive).iter().all(|(_, it)| it.state == State::Delivered)
+    );
+}
+
+#[test]
+fn times_survive_a_restart_and_what_was_not_noted_is_sent_again() {
+    let mut scene = Scene::new();
+    let id = scene.subscribe("https://example.com/");
+    scene.ledgers_with_events(id);
+    scene.world.deliver(0, always(status(500)));
+    scene.world.run_until(BEGINNING + HOUR);
+    let first = scene.id(id, 0);
+    let before = scene.attempts(&first);
+    let Scene { directory, world, contract, chain } = scene;
+    drop(world);
+    let mut scene = Scene { world: World::open(directory.path()), directory, contract, chain };
+    scene.world.set_time(BEGINNING + HOUR);
+    scene.world.deliver(0, always(status(500)));
+    scene.world.run_until(BEGINNING + 100 * HOUR);
+    assert_eq!([before, scene.attempts(&first)].concat(), expected(1.0));
+    assert_eq!(scene.id(id, 0), first);
+}
+
+#[test]
+fn a_delivery_survives_its_event_and_old_ones_are_forgotten() {
+    let mut scene = Scene::new();
+    let id = scene.subscribe("https://example.com/");
+    let count = scene.ledgers_with_events(id);
+    let next = scene.world.store.status().latest().unwrap().0 + 1;
+    scene.world.feed();
+    let failing = scene.id(id, 0);
+    let own = failing.clone();
+    scene.world.deliver(
+        0,
+        Arc::new(move |attempt: &Sent| status(if attempt.id == own { 500 } else { 200 })),
+    );
+    scene.world.run_until(BEGINNING);
+    (next..next + 5).for_each(|ledger| scene.chain.commit(&scene.world.store, ledger));
+    scene.world.webhooks.delete(&owner("ana"), 99).unwrap_err();
+    scene.world.feed();
+    scene.world.keep_events(2);
+    scene.world.run_until(BEGINNING + 80 * HOUR);
+    assert_eq!(scene.attempts(&failing).len(), 11);
+    let bodies: std::collections::BTreeSet<_> = scene
+        .world
+        .sent
+        .lock()
+        .iter()
+        .filter(|it| it.id == failing)
+        .map(|it| it.body.clone())
+        .collect();
+    assert_eq!(bodies.len(), 1, "the same bytes each time");
+    let day = 24 * HOUR;
+    let left = |scene: &Scene| scene.world.deliveries("ana", id).len();
+    let all = left(&scene);
+    assert!(all >= count);
+    assert_eq!(scene.world.webhooks.sweep().unwrap(), 0);
+    scene.world.set_time(BEGINNING + 9 * day);
+    assert_eq!(scene.world.webhooks.sweep().unwrap(), all as u64 - 1);
+    assert_eq!(scene.world.deliveries("ana", id)[0].1.state, State::Dead);
+    scene.world.set_time(BEGINNING + 33 * day);
+    assert_eq!((scene.world.webhooks.sweep().unwrap(), left(&scene)), (0, 1));
+    scene.world.set_time(BEGINNING + 36 * day);
+    assert_eq!((scene.world.webhooks.sweep().unwrap(), left(&scene)), (1, 0));
+}
+
+#[test]
+fn a_backlog_that_grows_too_large_disables_a_subscription_and_says_so() {
+    let mut scene = Scene::with(Settings { backlog: 5, ..Settings::default() });
+    let id = scene.subscribe("https://example.com/");
+    for _ in 0..8 {
+        let next = scene.world.store.status().latest().map_or(1, |latest| latest.0 + 1);
+        scene.chain.commit(&scene.world.store, next);
+        scene.world.feed();
+    }
+    let subscription = scene.world.registry.get(id).unwrap();
+    let state = subscription.state();
+    assert!(!state.enabled && state.disabled_reason.unwrap().contains("more than 5"));
+    assert_eq!(subscription.waiting(), 6);
+    assert_eq!(scene.world.deliveries("ana", id).len(), 6);
+    scene.world.deliver(0, always(status(200)));
+    scene.world.run_until(BEGINNING);
+    assert!(scene.world.sent.lock().is_empty());
+    assert_eq!(scene.world.registry.get(id).unwrap().waiting(), 0);
+}
+
+#[test]
+fn an_owner_has_a_bound_and_no_subscription_twice() {
+    let scene = Scene::with(Settings { owner_subscriptions: 4, ..Settings::default() });
+    let contracts = scene.chain.universe.contracts.clone();
+    let wanted = |from: usize, to: usize| orrery::webhooks::manage::Wanted {
+        contracts: contracts[from..to].to_vec(),
+        ..super::world::wanted("https://example.com/", contracts[0])
+    };
+    let create = |who: &str, from, to| scene.world.webhooks.create(&owner(who), wanted(from, to));
+    assert_eq!(create("ana", 0, 2).unwrap().ids, [1, 2]);
+    let twice = create("ana", 1, 3).err().unwrap();
+    assert!(matches!(twice, WebhookError::Duplicate(2)), "{twice}");
+    assert_eq!(scene.world.registry.list(&owner("ana")).len(), 2, "all or none");
+    let many = create("ana", 2, 5).err().unwrap();
+    assert!(matches!(many, WebhookError::TooMany { have: 2, most: 4 }), "{many}");
+    // Somebody else has a bound of one's own, and numbers that were given are not given again.
+    assert_eq!(create("bob", 0, 3).unwrap().ids, [3, 4, 5]);
+    scene.world.webhooks.delete(&owner("ana"), 1).unwrap();
+    assert_eq!(create("ana", 0, 1).unwrap().ids, [6]);
+    for id in [2, 6] {
+        assert!(scene.world.webhooks.delete(&owner("bob"), id).is_err());
+        assert!(scene.world.webhooks.enable(&owner("bob"), id).is_err());
+        assert!(scene.world.webhooks.test(&owner("bob"), id).is_err());
+        assert!(scene.world.webhooks.deliveries(&owner("bob"), id, None, None, 1).is_err());
+    }
+}

@@ -1,0 +1,351 @@
+//! Webhooks as their owners use them: the built binary, its HTTP interface, and a receiver.
+
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use orrery::control::Client;
+use orrery::domain::Network;
+use orrery::source::sandbox::{Sandbox, SandboxConfig};
+use orrery::webhooks::signature;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::receiver::{Receiver, answer};
+use crate::common::binary::{Service, orrery, token};
+use crate::common::client::HTTP;
+
+/// Whatever is awaited comes sooner, or never.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ledgers 2 to 61 of a network of its own.
+pub static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let config = SandboxConfig {
+        network: Network::from_name_or_passphrase("local"),
+        seed: 13,
+        start_time: 1_750_000_000,
+        close_interval: 5,
+        transactions_per_ledger: 1..=4,
+    };
+    let mut sandbox = Sandbox::new(config).unwrap();
+    (0..60).map(|_| sandbox.next_ledger().unwrap()).collect()
+});
+
+/// Deliveries may go to receivers on this machine, and all kinds of events are indexed.
+pub const SETTINGS: [(&str, &str); 3] = [
+    ("ORRERY_WEBHOOKS_ALLOW_SUBNETS", "127.0.0.1/32"),
+    ("ORRERY_INDEX_CLASSIC_EVENTS", "true"),
+    ("ORRERY_INDEX_FEE_EVENTS", "true"),
+];
+
+/// A data directory of that network.
+pub fn directory() -> TempDir {
+    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let made = orrery()
+        .args(["token", "list", "--network", "local", "--data-dir"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    directory
+}
+
+/// Has the running service store ledgers.
+pub fn store(directory: &Path, ledgers: std::ops::Range<usize>) {
+    let mut client = Client::connect(directory).unwrap().expect("the service runs");
+    client.store(CHAIN[ledgers].iter().map(Vec::as_slice)).unwrap().unwrap();
+}
+
+pub fn wait(what: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Somebody with a token.
+pub struct Owner {
+    pub base: String,
+    pub token: String,
+}
+
+impl Owner {
+    pub fn new(directory: &Path, service: &Service, name: &str) -> Self {
+        Self { base: service.base.clone(), token: token(directory, name) }
+    }
+
+    /// None when the service goes before it has answered.
+    pub fn try_ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
+        let url = format!("{}/rest/{path}", self.base);
+        let mut request = HTTP.request(method.parse().unwrap(), url).bearer_auth(&self.token);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = request.send().ok()?;
+        Some((answer.status().as_u16(), answer.json().ok()?))
+    }
+
+    pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        self.try_ask(method, path, body).expect("the service answers")
+    }
+
+    pub fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask("GET", path, None);
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Value {
+        let (status, body) = self.ask("POST", path, Some(body));
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+}
+
+/// The contract with the most events in these ledgers.
+pub fn busiest(owner: &Owner) -> String {
+    let events = owner.get("events/by-ledger?limit=1000");
+    let mut counts = std::collections::BTreeMap::<String, usize>::new();
+    for event in events.as_array().unwrap() {
+        *counts.entry(event["contract_id"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).unwrap().0
+}
+
+/// Ids of a contract's events, the oldest first.
+pub fn events_of(owner: &Owner, contract: &str) -> Vec<u64> {
+    let page = owner.get(&format!("events/by-contract/{contract}?order=asc&limit=1000"));
+    page.as_array().unwrap().iter().map(|event| event["id"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn events_are_delivered_signed_and_in_order_and_what_came_of_them_is_shown() {
+    let directory = directory();
+    let service = Service::start_with(directory.path(), &SETTINGS);
+    let ana = Owner::new(directory.path(), &service, "ana");
+    store(directory.path(), 0..20);
+    let contract = busiest(&ana);
+    let before = events_of(&ana, &contract);
+    let receiver = Receiver::start(|_| answer(200));
+    let new = json!({ "webhook_endpoint": receiver.url("/hook"), "contract_ids": [contract] });
+    let made = ana.post("webhooks/new", &new);
+    let (id, secret) = (made["ids"][0].as_u64().unwrap(), made["secret"].as_str().unwrap());
+    assert!(secret.len() == 70 && secret.starts_with("whsec_"), "{secret}");
+    let (status, body) = ana.ask("POST", "webhooks/new", Some(&new));
+    assert_eq!((status, &body["code"]), (409, &json!("webhook_exists")));
+
+    store(directory.path(), 20..60);
+    let events = events_of(&ana, &contract);
+    let new_events = &events[before.len()..];
+    assert!(new_events.len() > 20);
+    wait("all events arrive", || receiver.count() >= new_events.len());
+    let received = receiver.received();
+    let ids: Vec<u64> =
+        received.iter().map(|it| it.json()["event"]["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids, new_events, "those of ledgers that came after it was made, in order");
+    let schema: Value =
+        serde_json::from_str(include_str!("../../schema/webhook-delivery.schema.json")).unwrap();
+    let schema = jsonschema::draft202012::new(&schema).unwrap();
+    let now = orrery::service::unix_now();
+    for one in &received {
+        signature::verify(secret, |name| one.header(name), &one.body, now).unwrap();
+        assert_eq!(one.header("content-type"), Some("application/json"));
+        assert_eq!(one.path, "/hook");
+        assert!(!one.id().contains('.'));
+        let body = one.json();
+        assert!(schema.is_valid(&body), "{body}");
+        assert_eq!(body["event"]["contract_id"], json!(contract));
+    }
+    wait("all are noted", || {
+        let done = ana.get(&format!("webhooks/{id}/deliveries?status=delivered&limit=1000"));
+        done.as_array().unwrap().len() == new_events.len()
+    });
+    let listed = &ana.get("webhooks/list")[0];
+    assert_eq!(listed["contract_id"], json!(contract));
+    assert!(listed["topic1"].is_null() && listed["enabled"] == true);
+    assert!(listed.get("secret").is_none() && !listed.to_string().contains(&secret[6..]));
+    let page = ana.get(&format!("webhooks/{id}/deliveries?limit=3"));
+    assert_eq!(page.as_array().unwrap().len(), 3);
+    assert_eq!(page[0]["event_id"], json!(new_events.last()));
+    assert_eq!(page[0]["attempts"][0]["status"], 200);
+    let cursor = page[2]["delivery_id"].as_str().unwrap();
+    let next = ana.get(&format!("webhooks/{id}/deliveries?limit=1&cursor={cursor}"));
+    assert_eq!(next[0]["event_id"], json!(new_events[new_events.len() - 4]));
+
+    // Older ledgers, and one delivery once more under its id.
+    let count = receiver.count();
+    let replayed = ana.post(&format!("webhooks/{id}/replay"), &json!({ "from": 0, "to": 21 }));
+    assert_eq!(replayed["deliveries"], json!(before.len()));
+    wait("older events arrive", || receiver.count() == count + before.len());
+    let replays: Vec<u64> = receiver.received()[count..]
+        .iter()
+        .map(|it| it.json()["event"]["id"].as_u64().unwrap())
+        .collect();
+    assert_eq!(replays, before);
+    let once_more = json!({ "delivery_id": received[0].id() });
+    ana.post(&format!("webhooks/{id}/replay"), &once_more);
+    wait("it arrives again", || receiver.count() == count + before.len() + 1);
+    assert_eq!(receiver.received().last().unwrap().body, received[0].body);
+    assert_eq!(receiver.received().last().unwrap().id(), received[0].id());
+
+    let test = ana.post(&format!("webhooks/{id}/test"), &json!({}));
+    wait("the test arrives", || receiver.received().last().unwrap().id() == test["delivery_id"]);
+    let body = receiver.received().last().unwrap().json();
+    assert!(schema.is_valid(&body) && body["test"] == true, "{body}");
+
+    let count = receiver.count();
+    let (status, body) = ana.ask("DELETE", &format!("webhooks/{id}"), None);
+    assert_eq!((status, body), (200, json!({ "deleted": id })));
+    assert_eq!(ana.get("webhooks/list"), json!([]));
+    assert_eq!(ana.ask("DELETE", &format!("webhooks/{id}"), None).0, 404);
+    assert_eq!(receiver.count(), count);
+}
+
+#[test]
+fn others_see_and_change_nothing_and_mistakes_are_told() {
+    let directory = directory();
+    let settings = [&SETTINGS[..], &[("ORRERY_WEBHOOKS_OWNER_SUBSCRIPTIONS", "2")]].concat();
+    let service = Service::start_with(directory.path(), &settings);
+    let ana = Owner::new(directory.path(), &service, "ana");
+    let bob = Owner::new(directory.path(), &service, "bob");
+    store(directory.path(), 0..5);
+    let contract = busiest(&ana);
+    let new = |endpoint: &str| json!({ "webhook_endpoint": endpoint, "contract_ids": [contract] });
+    let id = ana.post("webhooks/new", &new("http://127.0.0.1:9/a"))["ids"][0].clone();
+    assert_eq!(bob.get("webhooks/list"), json!([]));
+    for (method, path) in [
+        ("DELETE", format!("webhooks/{id}")),
+        ("GET", format!("webhooks/{id}/deliveries")),
+        ("POST", format!("webhooks/{id}/replay")),
+        ("POST", format!("webhooks/{id}/test")),
+        ("POST", format!("webhooks/{id}/enable")),
+    ] {
+        let body = (method == "POST").then(|| json!({ "from": 1, "to": 2 }));
+        let (status, others) = bob.ask(method, &path, body.as_ref());
+        let nobodys = path.replace(&id.to_string(), "77");
+        let (_, unknown) = bob.ask(method, &nobodys, body.as_ref());
+        assert_eq!(status, 404, "{others}");
+        let as_unknown = others["error"].as_str().unwrap().replace(&id.to_string(), "77");
+        assert_eq!(as_unknown, unknown["error"], "it is as if it were not there");
+    }
+    for denied in ["http://10.0.0.1/", "http://169.254.169.254/latest", "http://[::1]:8484/"] {
+        let (status, body) = ana.ask("POST", "webhooks/new", Some(&new(denied)));
+        assert_eq!((status, &body["code"]), (400, &json!("bad_request")), "{denied}");
+        assert!(body["error"].as_str().unwrap().contains("webhook_endpoint"));
+    }
+    // A name that is not known is looked up again for each connection.
+    ana.post("webhooks/new", &new("http://nobody.invalid/"));
+    let (status, body) = ana.ask("POST", "webhooks/new", Some(&new("http://127.0.0.1:9/c")));
+    assert_eq!((status, &body["code"]), (409, &json!("too_many_webhooks")), "{body}");
+    let reader = orrery()
+        .args(["token", "issue", "--sub", "ana", "--scope", "read", "--data-dir"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    let reader = String::from_utf8(reader.stdout).unwrap().trim().to_owned();
+    let reader = Owner { base: ana.base.clone(), token: reader };
+    assert_eq!(reader.ask("GET", "webhooks/list", None).0, 403);
+}
+
+/// A secret that its owner chose is in no file, log line or metric.
+#[test]
+fn secrets_are_nowhere_to_be_read() {
+    const SECRET: &str = "a-most-secret-word-5eb1c7";
+    let directory = directory();
+    let service = Service::start_with(directory.path(), &SETTINGS);
+    let ana = Owner::new(directory.path(), &service, "ana");
+    store(directory.path(), 0..20);
+    let contract = busiest(&ana);
+    let receiver = Receiver::start(|_| answer(500));
+    let new = json!({
+        "webhook_endpoint": receiver.url("/"),
+        "contract_ids": [contract],
+        "webhook_secret": SECRET,
+    });
+    let made = ana.post("webhooks/new", &new);
+    assert_eq!(made["secret"], SECRET);
+    let twice = ana.ask("POST", "webhooks/new", Some(&new)).1.to_string();
+    store(directory.path(), 20..40);
+    wait("events arrive", || receiver.count() > 3);
+    let id = &made["ids"][0];
+    let shown = [
+        twice,
+        ana.get("webhooks/list").to_string(),
+        ana.get(&format!("webhooks/{id}/deliveries")).to_string(),
+        HTTP.get(format!("{}/metrics", ana.base)).send().unwrap().text().unwrap(),
+        HTTP.get(format!("{}/rest/health", ana.base)).send().unwrap().text().unwrap(),
+    ];
+    assert!(shown[3].contains("orrery_webhook_subscriptions 1"), "{}", shown[3]);
+    for text in shown {
+        assert!(!text.contains(SECRET), "{text}");
+    }
+    drop(service);
+    let mut files = vec![directory.path().to_owned()];
+    let mut looked_at = 0;
+    while let Some(path) = files.pop() {
+        if path.is_dir() {
+            files.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            looked_at += 1;
+            let found = bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
+            assert!(!found, "{}", path.display());
+        }
+    }
+    assert!(looked_at > 5);
+    // With another key, the secret is lost, and the subscription says so.
+    std::fs::remove_file(directory.path().join("secrets/webhook-secrets-key")).unwrap();
+    let service = Service::start_with(directory.path(), &SETTINGS);
+    let ana = Owner::new(directory.path(), &service, "ana");
+    ana.post(&format!("webhooks/{id}/test"), &json!({}));
+    wait("it is disabled", || ana.get("webhooks/list")[0]["enabled"] == false);
+    let reason = ana.get("webhooks/list")[0]["disabled_reason"].to_string();
+    assert!(reason.contains("secret cannot be read"), "{reason}");
+}
+
+#[test]
+fn a_terminal_does_what_the_routes_do() {
+    let directory = directory();
+    let service = Service::start_with(directory.path(), &SETTINGS);
+    let ana = Owner::new(directory.path(), &service, "ana");
+    store(directory.path(), 0..20);
+    let contract = busiest(&ana);
+    let receiver = Receiver::start(|_| answer(200));
+    let base = format!("{}/rest", ana.base);
+    let run = |arguments: &[&str]| {
+        let done = orrery()
+            .args(["--base", &base, "--jwt", &ana.token, "webhooks"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        let (out, err) = (
+            String::from_utf8(done.stdout).unwrap(),
+            String::from_utf8_lossy(&done.stderr).into_owned(),
+        );
+        (done.status.code().unwrap(), out, err)
+    };
+    let json_of = |arguments: &[&str]| -> Value {
+        let (code, out, err) = run(arguments);
+        assert_eq!(code, 0, "{err}");
+        serde_json::from_str(&out).unwrap()
+    };
+    let made = json_of(&["new", "--contract", &contract, "--endpoint", &receiver.url("/cli")]);
+    let id = made["ids"][0].to_string();
+    assert_eq!(json_of(&["list"])[0]["id"], made["ids"][0]);
+    assert_eq!(json_of(&["test", &id])["status"], "delivered");
+    let replayed = json_of(&["replay", &id, "--from", "2", "--to", "21"]);
+    let count = replayed["deliveries"].as_u64().unwrap() as usize;
+    assert_eq!(count, events_of(&ana, &contract).len());
+    wait("they arrive", || receiver.count() == count + 1);
+    assert_eq!(json_of(&["deliveries", &id, "--limit", "2"]).as_array().unwrap().len(), 2);
+    assert_eq!(json_of(&["enable", &id])["enabled"], true);
+    assert_eq!(json_of(&["delete", &id])["deleted"], made["ids"][0]);
+    let (code, _, err) = run(&["delete", &id]);
+    assert!(code == 1 && err.contains("there is no webhook subscription"), "{err}");
+    let (code, _, err) = run(&["replay", &id]);
+    assert_eq!(code, 2, "{err}");
+    let rebuilt =
+        orrery().args(["rebuild", "webhooks", "--data-dir"]).arg(directory.path()).output();
+    let told = String::from_utf8_lossy(&rebuilt.unwrap().stderr).into_owned();
+    assert!(told.contains("'webhooks' keeps is not built anew"), "{told}");
+}

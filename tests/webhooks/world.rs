@@ -1,0 +1,271 @@
+//! Webhooks within the test's own process: a store with the consumer, a clock that stands still until it is
+//! moved, and attempts whose outcome the test decides.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use orrery::domain::{ContractId, Network, Owner};
+use orrery::observe::health::Health;
+use orrery::observe::metrics::Metrics;
+use orrery::store::{Durability, Extensions, IndexOptions, LedgerConsumer, Retention, Store};
+use orrery::webhooks::delivery::{Busy, Delivering, DeliveryDeps};
+use orrery::webhooks::filter::Filter;
+use orrery::webhooks::manage::{Wanted, WebhookDeps, Webhooks};
+use orrery::webhooks::registry::Registry;
+use orrery::webhooks::rows::{Delivery, Number};
+use orrery::webhooks::target::{Attempted, Policy, Sender, Timeouts, system_lookup};
+use orrery::webhooks::{Clock, Sealer, Settings, WebhookConsumer};
+use parking_lot::Mutex;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use stellar_xdr::{Limits, ScSymbol, ScVal, WriteXdr};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::common::model::{Ledger, Universe};
+
+/// Some moment, in UNIX milliseconds.
+pub const BEGINNING: u64 = 1_800_000_000_000;
+
+pub fn owner(name: &str) -> Owner {
+    Owner(name.to_owned())
+}
+
+/// The XDR of a symbol.
+pub fn symbol(text: &str) -> Vec<u8> {
+    ScVal::Symbol(ScSymbol(text.try_into().unwrap())).to_xdr(Limits::none()).unwrap()
+}
+
+/// An attempt as the test was asked for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    pub at: u64,
+    pub id: String,
+    pub endpoint: String,
+    pub body: Vec<u8>,
+}
+
+/// What an endpoint answers to an attempt.
+pub type Answers = Arc<dyn Fn(&Sent) -> Attempted + Send + Sync>;
+
+/// An answer with this status.
+pub fn status(status: u16) -> Attempted {
+    Attempted {
+        status: Some(status),
+        duration: Duration::from_millis(3),
+        excerpt: String::new(),
+        retry_after: None,
+        error: None,
+    }
+}
+
+/// No answer.
+pub fn unreachable() -> Attempted {
+    Attempted { status: None, error: Some("no connection".to_owned()), ..status(0) }
+}
+
+/// Chance that always says the same.
+struct Always(u64);
+
+impl RngCore for Always {
+    fn next_u32(&mut self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.0
+    }
+
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        bytes.fill(self.0 as u8);
+    }
+}
+
+/// Whoever sends, and what was sent.
+struct Running {
+    delivering: Delivering,
+    _runtime: Runtime,
+}
+
+pub struct World {
+    pub store: Arc<Store>,
+    pub webhooks: Arc<Webhooks>,
+    pub registry: Arc<Registry>,
+    pub sent: Arc<Mutex<Vec<Sent>>>,
+    consumer: WebhookConsumer,
+    time: Arc<AtomicU64>,
+    running: Option<Running>,
+}
+
+impl World {
+    pub fn open(directory: &Path) -> Self {
+        Self::open_with(directory, Settings::default())
+    }
+
+    pub fn open_with(directory: &Path, settings: Settings) -> Self {
+        let time = Arc::new(AtomicU64::new(BEGINNING));
+        let clock = clock(&time);
+        let registry: Arc<Registry> = Arc::default();
+        let consumer = WebhookConsumer::new(Arc::clone(&registry), Arc::clone(&clock));
+        let extensions = Extensions { consumers: vec![consumer.spec()], ..Extensions::default() };
+        let network = Network::from_passphrase("webhook tests");
+        let store = Arc::new(Store::open_with(directory, Some(&network), extensions).unwrap());
+        registry.open(&store, Sealer::new(&[7; 32]).unwrap(), settings).unwrap();
+        let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default()).unwrap();
+        let webhooks = Webhooks::new(WebhookDeps {
+            store: Arc::clone(&store),
+            registry: Arc::clone(&registry),
+            sender,
+            clock,
+        });
+        let sent = Arc::default();
+        let webhooks = Arc::new(webhooks);
+        Self { store, webhooks, registry, sent, consumer, time, running: None }
+    }
+
+    /// Begins to send. `chance` is what is drawn each time.
+    pub fn deliver(&mut self, chance: u64, answers: Answers) {
+        let runtime = Runtime::new().unwrap();
+        let (sent, time) = (Arc::clone(&self.sent), Arc::clone(&self.time));
+        let delivering = self
+            .webhooks
+            .deliver(|_| DeliveryDeps {
+                store: Arc::clone(&self.store),
+                registry: Arc::clone(&self.registry),
+                post: Arc::new(move |subscription, headers, body| {
+                    let header =
+                        |name: &str| headers.iter().find(|(it, _)| *it == name).unwrap().1.clone();
+                    let attempt = Sent {
+                        at: time.load(Ordering::SeqCst),
+                        id: header("x-service-delivery"),
+                        endpoint: subscription.endpoint.as_str().to_owned(),
+                        body: body.to_vec(),
+                    };
+                    sent.lock().push(attempt.clone());
+                    let answer = answers(&attempt);
+                    async move { answer }.boxed()
+                }),
+                clock: clock(&self.time),
+                runtime: runtime.handle().clone(),
+                health: Arc::new(Health::default()),
+                metrics: Arc::new(Metrics::new().unwrap()),
+                chance: Box::new(Always(chance)),
+            })
+            .unwrap();
+        self.running = Some(Running { delivering, _runtime: runtime });
+    }
+
+    pub fn now(&self) -> u64 {
+        self.time.load(Ordering::SeqCst)
+    }
+
+    pub fn set_time(&self, to: u64) {
+        self.time.store(to, Ordering::SeqCst);
+        if let Some(running) = &self.running {
+            running.delivering.mailbox().tick();
+        }
+    }
+
+    /// Takes all ledgers from the feed.
+    pub fn feed(&self) {
+        while self.store.step(&self.consumer).unwrap() {}
+    }
+
+    /// Waits until nothing is being sent or noted, and says when there is something to do next.
+    pub fn settle(&self) -> Busy {
+        let mailbox = self.running.as_ref().unwrap().delivering.mailbox();
+        loop {
+            let busy = mailbox.look().unwrap();
+            if busy.in_flight == 0 && busy.unwritten == 0 {
+                return busy;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Moves the clock to whenever something is to be done, until nothing is, or that time has come.
+    pub fn run_until(&self, end: u64) {
+        while let Some(next) = self.settle().next.filter(|next| *next <= end) {
+            self.set_time(next.max(self.now()));
+        }
+        self.set_time(end.max(self.now()));
+        self.settle();
+    }
+
+    pub fn subscribe(&self, whose: &str, endpoint: &str, contract: ContractId) -> u32 {
+        self.webhooks.create(&owner(whose), wanted(endpoint, contract)).unwrap().ids[0]
+    }
+
+    /// All deliveries of a subscription, the oldest first.
+    pub fn deliveries(&self, whose: &str, id: u32) -> Vec<(Number, Delivery)> {
+        let page = self.webhooks.deliveries(&owner(whose), id, None, None, usize::MAX).unwrap();
+        let mut deliveries = page.deliveries;
+        deliveries.reverse();
+        deliveries
+    }
+
+    pub fn keep_events(&self, ledgers: u32) {
+        let retention = Retention { events: Some(ledgers), ..Retention::default() };
+        while !self.store.prune(&retention).unwrap().is_nothing() {}
+    }
+}
+
+/// What anybody wants of a contract.
+pub fn wanted(endpoint: &str, contract: ContractId) -> Wanted {
+    Wanted {
+        endpoint: endpoint.parse().unwrap(),
+        contracts: vec![contract],
+        filter: Filter::default(),
+        address: None,
+        secret: None,
+        include_backfill: false,
+    }
+}
+
+fn clock(time: &Arc<AtomicU64>) -> Clock {
+    let time = Arc::clone(time);
+    Arc::new(move || time.load(Ordering::SeqCst))
+}
+
+/// Ledgers that follow one another, whose events hold values of contracts.
+pub struct Chain {
+    pub rng: ChaCha8Rng,
+    pub universe: Universe,
+    pub ledgers: Vec<Ledger>,
+}
+
+impl Chain {
+    pub fn new(seed: u64, topics: Vec<Vec<u8>>) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let universe = Universe { topics, ..Universe::random(&mut rng) };
+        Self { rng, universe, ledgers: Vec::new() }
+    }
+
+    /// Makes ledgers up to this one, from 1.
+    pub fn grow(&mut self, last: u32) {
+        while self.ledgers.len() < last as usize {
+            let previous = self.ledgers.last().map_or([0; 32], |ledger| ledger.hash);
+            let sequence = self.ledgers.len() as u32 + 1;
+            let ledger = self.universe.ledger(&mut self.rng, sequence, previous);
+            self.ledgers.push(ledger);
+        }
+    }
+
+    /// Stores a ledger.
+    pub fn commit(&mut self, store: &Store, sequence: u32) {
+        self.grow(sequence);
+        let ledger = self.ledgers[sequence as usize - 1].prepare(&options());
+        store.commit(ledger, Durability::Synced).unwrap();
+    }
+}
+
+pub fn options() -> IndexOptions {
+    IndexOptions { classic_events: true, fee_events: true, contracts: None, raw_ledgers: false }
+}
+
+pub fn scratch() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
