@@ -76,7 +76,7 @@ const LARGEST_UPLOAD: usize = 9 << 20;
 pub const LONGEST_URI: usize = 32 * 1024;
 
 /// The routes of every area: the one place where an area is entered.
-fn areas() -> [&'static [Route]; 8] {
+fn areas() -> [&'static [Route]; 9] {
     [
         &events::ROUTES,
         &streams::ROUTES,
