@@ -73,7 +73,7 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("prometheus", &["observe"]),
     ("reqwest", &["cli", "notify", "source", "webhooks"]),
     ("rustls", &["source"]),
-    ("rusty_s3", &["source"]),
+    ("object_store", &["source"]),
     ("clap", &["cli", "main"]),
     ("indicatif", &["cli"]),
     ("anyhow", &["cli", "main"]),

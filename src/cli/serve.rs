@@ -29,7 +29,7 @@ pub struct Serve {
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// What is followed, instead of the configured sources: auto, lake, rpc, core, sandbox, none, or an
-    /// address: a directory, s3://BUCKET/PREFIX, lake:URL or rpc:URL
+    /// address: a directory, s3:, gs: or az://BUCKET/PREFIX, lake:URL or rpc:URL
     #[arg(long, conflicts_with = "no_source")]
     source: Option<String>,
     /// Where an empty data directory begins: tip, genesis, oldest, or a ledger

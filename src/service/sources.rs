@@ -195,7 +195,7 @@ async fn open_lake(
         ..LakeSettings::at(&lake.address)
     };
     if lake.is_directory() {
-        Lake::open_as(settings.store()?, network, &settings.layout, near).await?;
+        Lake::open_as(settings.files()?, network, &settings.layout, near).await?;
     }
     Ok(Box::new(LakeSource::connect(&settings, network, near)?))
 }

@@ -1,23 +1,23 @@
 //! A ledger data lake: a tree of batch files under a manifest, in the layout of SEP-54. Knows keys
-//! and ranges; leaves transport to an [`ObjectStore`] and the files' content to
+//! and ranges; leaves where they lie to [`LakeFiles`] and what is in the files to
 //! [`records`](super::records).
 //!
-//! Where it lies: [`settings`] reads an address and makes a store of it, [`directory`], [`http`] or
-//! [`s3`]. What it is: [`opening`] finds manifest and layout. What it has: [`ends`] finds the newest and
+//! Where it lies: [`settings`] reads an address, which is a [`directory`] or something [`remote`], with
+//! what [`buckets`] and [`transport`] give to `object_store`. What it is: [`opening`] finds manifest and layout. What it has: [`ends`] finds the newest and
 //! the oldest ledger, with few questions. What is in it: [`ahead`] downloads and unpacks in order.
 
 mod access;
 mod ahead;
+mod buckets;
 mod directory;
 mod ends;
 mod error;
-mod http;
 mod layout;
-mod objects;
 mod opening;
-mod s3;
+mod remote;
 mod settings;
 mod source;
+mod transport;
 
 use std::sync::Arc;
 
@@ -27,10 +27,8 @@ use futures_util::stream::{self, Stream, StreamExt};
 
 pub use directory::Directory;
 pub use error::LakeError;
-pub use http::Http;
 pub use layout::{Layout, Manifest};
 pub use opening::GivenLayout;
-pub use s3::S3;
 pub use settings::{AccessKey, LakeSettings, S3Credentials};
 pub use source::LakeSource;
 
@@ -51,8 +49,9 @@ const LONGEST_LEDGER: u64 = 64 << 20;
 /// Most bytes that one file may unpack to.
 const MOST_UNPACKED: u64 = 512 << 20;
 
-/// A place where objects lie under keys: a directory, an HTTP server or an S3-compatible store.
-pub trait ObjectStore: Send + Sync {
+/// A place where files lie under keys: a directory, a bucket or a web server. Asks no more than a lake
+/// needs, so that it can be imagined in tests.
+pub trait LakeFiles: Send + Sync {
     /// The object's bytes, or none when there is no such key.
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, LakeError>>;
 
@@ -71,7 +70,7 @@ pub trait ObjectStore: Send + Sync {
     fn directories(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, LakeError>>;
 
     /// The store whose root is a directory of this one.
-    fn below(&self, directory: &str) -> Arc<dyn ObjectStore>;
+    fn below(&self, directory: &str) -> Arc<dyn LakeFiles>;
 
     /// The full name of a key, or of the whole store for an empty one, for messages. Holds no secrets.
     fn place(&self, key: &str) -> String;
@@ -80,7 +79,7 @@ pub trait ObjectStore: Send + Sync {
 /// An open lake.
 #[derive(Clone)]
 pub struct Lake {
-    store: Arc<dyn ObjectStore>,
+    store: Arc<dyn LakeFiles>,
     layout: Layout,
     passphrase: Option<String>,
     /// The directory that was chosen among several, one for each reset of the network.

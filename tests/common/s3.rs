@@ -89,6 +89,11 @@ impl S3Server {
         settings
     }
 
+    /// The same asked as Google is, whose buckets speak like those of S3.
+    pub fn google(&self, prefix: &str) -> LakeSettings {
+        LakeSettings { address: format!("gs://{BUCKET}/{prefix}"), ..self.anonymous(prefix) }
+    }
+
     /// The same with the key.
     pub fn signed(&self, prefix: &str, secret: &str) -> LakeSettings {
         let mut settings = self.anonymous(prefix);
@@ -135,7 +140,7 @@ impl S3Server {
     }
 
     /// Writes an object at once, as an upload does.
-    fn put(&self, key: &str, bytes: &[u8]) {
+    pub fn put(&self, key: &str, bytes: &[u8]) {
         let path = self.root.path().join(BUCKET).join(key);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let partly = self.root.path().join("partly");
@@ -191,10 +196,11 @@ fn pass_on(client: &Client, behind: SocketAddr, question: &Question) -> Reply {
     }
     let response = request.send().unwrap();
     let mut reply = Reply::status(response.status().as_u16());
-    let region = response.headers().get("x-amz-bucket-region").cloned();
-    reply.body = response.bytes().unwrap().to_vec();
-    match region {
-        Some(region) => reply.header("x-amz-bucket-region", region.to_str().unwrap()),
-        None => reply,
+    for name in ["x-amz-bucket-region", "etag", "last-modified"] {
+        if let Some(value) = response.headers().get(name) {
+            reply = reply.header(name, value.to_str().unwrap());
+        }
     }
+    reply.body = response.bytes().unwrap().to_vec();
+    reply
 }

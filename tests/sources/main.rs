@@ -3,6 +3,7 @@
 
 #[path = "../common"]
 mod common {
+    pub mod azure;
     pub mod chain;
     pub mod client;
     // Other tests use the rest of these two.

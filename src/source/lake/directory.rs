@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::task::spawn_blocking;
 
-use super::{LakeError, MOST_DOWNLOADED, ObjectStore, layout};
+use super::{LakeError, LakeFiles, MOST_DOWNLOADED, layout};
 
 /// Objects as files below a directory; keys are relative paths.
 pub struct Directory {
@@ -47,7 +47,7 @@ impl Directory {
     }
 }
 
-impl ObjectStore for Directory {
+impl LakeFiles for Directory {
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, LakeError>> {
         self.read(key).boxed()
     }
@@ -79,7 +79,7 @@ impl ObjectStore for Directory {
         .boxed()
     }
 
-    fn below(&self, directory: &str) -> Arc<dyn ObjectStore> {
+    fn below(&self, directory: &str) -> Arc<dyn LakeFiles> {
         Arc::new(Self::new(self.root.join(directory)))
     }
 

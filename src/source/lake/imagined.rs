@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::{GivenLayout, Lake, LakeError, Layout, Manifest, ObjectStore, layout};
+use super::{GivenLayout, Lake, LakeError, LakeFiles, Layout, Manifest, layout};
 use crate::domain::{LedgerRange, LedgerSeq, Network};
 use crate::source::records::made;
 
@@ -59,7 +59,7 @@ impl Imagined {
     /// The lake, open.
     pub async fn open(self: &Arc<Self>) -> Lake {
         let network = Network::from_passphrase("imagined");
-        let store = Arc::clone(self) as Arc<dyn ObjectStore>;
+        let store = Arc::clone(self) as Arc<dyn LakeFiles>;
         let lake = Lake::open_as(store, &network, &self.given, None).await.unwrap();
         self.questions();
         lake
@@ -100,7 +100,7 @@ impl Imagined {
     }
 }
 
-impl ObjectStore for Imagined {
+impl LakeFiles for Imagined {
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, LakeError>> {
         self.questions.fetch_add(1, Ordering::SeqCst);
         self.download(key).map(Ok).boxed()
@@ -142,7 +142,7 @@ impl ObjectStore for Imagined {
         std::future::ready(Ok(None)).boxed()
     }
 
-    fn below(&self, _: &str) -> Arc<dyn ObjectStore> {
+    fn below(&self, _: &str) -> Arc<dyn LakeFiles> {
         unreachable!("an imagined lake has one directory")
     }
 

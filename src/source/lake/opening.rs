@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{Lake, LakeError, Layout, Manifest, ObjectStore, layout};
+use time::Date;
+use time::macros::format_description;
+
+use super::{Lake, LakeError, LakeFiles, Layout, Manifest, layout};
 use crate::domain::{LedgerSeq, Network};
 
 /// What a lake without a manifest does not say of itself.
@@ -27,20 +30,20 @@ const MOST_RESETS: usize = 8;
 /// A directory that was chosen among several, one for each reset of the network.
 #[derive(Clone)]
 pub(super) struct ResetDirectory {
-    parent: Arc<dyn ObjectStore>,
+    parent: Arc<dyn LakeFiles>,
     name: String,
 }
 
 impl Lake {
     /// Opens the lake in `store`: reads the manifest and refuses a lake of another network.
-    pub async fn open(store: Arc<dyn ObjectStore>, network: &Network) -> Result<Self, LakeError> {
+    pub async fn open(store: Arc<dyn LakeFiles>, network: &Network) -> Result<Self, LakeError> {
         Self::open_as(store, network, &GivenLayout::default(), None).await
     }
 
     /// The same for a lake whose layout is `given`, as far as its manifest does not say it. Where the
     /// store cannot list, files near ledger `near` show how they are named.
     pub async fn open_as(
-        store: Arc<dyn ObjectStore>,
+        store: Arc<dyn LakeFiles>,
         network: &Network,
         given: &GivenLayout,
         near: Option<LedgerSeq>,
@@ -69,13 +72,10 @@ impl Lake {
     }
 }
 
-type Found = (Arc<dyn ObjectStore>, Manifest, Option<ResetDirectory>);
+type Found = (Arc<dyn LakeFiles>, Manifest, Option<ResetDirectory>);
 
 /// The manifest at the root, that of the settings, or that of the youngest reset.
-async fn find_manifest(
-    store: Arc<dyn ObjectStore>,
-    given: &GivenLayout,
-) -> Result<Found, LakeError> {
+async fn find_manifest(store: Arc<dyn LakeFiles>, given: &GivenLayout) -> Result<Found, LakeError> {
     let place = store.place(Manifest::FILE_NAME);
     // Where a missing key is answered like a forbidden one, a lake without a manifest looks closed.
     let (found, refusal) = match store.get(Manifest::FILE_NAME).await {
@@ -113,7 +113,7 @@ async fn find_manifest(
 }
 
 /// The youngest directory that is named as a date and has a manifest; none where none is found.
-async fn youngest_reset(store: &dyn ObjectStore) -> Result<Option<(String, Manifest)>, LakeError> {
+async fn youngest_reset(store: &dyn LakeFiles) -> Result<Option<(String, Manifest)>, LakeError> {
     let Some(mut names) = store.directories().await? else { return Ok(None) };
     names.retain(|name| is_date(name));
     names.sort_unstable();
@@ -128,17 +128,13 @@ async fn youngest_reset(store: &dyn ObjectStore) -> Result<Option<(String, Manif
 
 /// `YYYY-MM-DD`, which sorts by age.
 fn is_date(name: &str) -> bool {
-    let shape = |(at, c): (usize, u8)| match at {
-        4 | 7 => c == b'-',
-        _ => c.is_ascii_digit(),
-    };
-    name.len() == 10 && name.bytes().enumerate().all(shape)
+    Date::parse(name, format_description!("[year]-[month]-[day]")).is_ok()
 }
 
 /// What follows `.xdr.` in the names of files: as in a listed key, else as in the first key that is
 /// found by trying. None when there is nothing to see.
 async fn find_extension(
-    store: &dyn ObjectStore,
+    store: &dyn LakeFiles,
     layout: &Layout,
     near: Option<LedgerSeq>,
 ) -> Result<Option<String>, LakeError> {
@@ -171,7 +167,9 @@ mod tests {
     #[test]
     fn knows_dates() {
         assert!(is_date("2025-08-14"));
-        for name in ["2025-8-14", "2025-08-144", "latest", "FC3E15FF--", "2025/08/14", ""] {
+        for name in
+            ["2025-8-14", "2025-08-144", "latest", "FC3E15FF--", "2025/08/14", "2025-13-01", ""]
+        {
             assert!(!is_date(name), "{name}");
         }
     }

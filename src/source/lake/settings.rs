@@ -1,28 +1,26 @@
-//! What leads to a lake: its address, and for S3 the endpoint, the region and the credentials. Makes
-//! the store of them, without asking it anything.
+//! What leads to a lake: its address, and for a bucket the endpoint, the region and the credentials. Makes
+//! the place of them where its files are read, without asking it anything.
 
 use std::fmt;
 use std::sync::Arc;
 
 use reqwest::Url;
-use rusty_s3::{Bucket, BucketError, Credentials, UrlStyle};
 
-use super::{Directory, GivenLayout, Http, LakeError, ObjectStore, S3};
+use super::buckets::{Bucket, web_server};
+use super::{Directory, GivenLayout, LakeError, LakeFiles};
 use crate::source::http::{HttpError, Timeouts, client, redacted};
-
-/// Region of stores that have none, and of the oldest part of AWS.
-const DEFAULT_REGION: &str = "us-east-1";
 
 /// Where a lake lies and how it is read.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct LakeSettings {
-    /// A directory, `file:///path`, `http://…`, `https://…` or `s3://bucket/prefix`.
+    /// A directory, `file:///path`, `http://…`, `https://…`, or a bucket of S3, Google or Azure:
+    /// `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`.
     pub address: String,
-    /// Address of an S3-compatible server that is not AWS.
+    /// Address of a server with buckets that is not that of AWS, Google or Azure.
     pub endpoint: Option<String>,
-    /// Region of the bucket.
+    /// Region of a bucket in S3.
     pub region: Option<String>,
-    /// Who asks an S3 store.
+    /// Who asks for a bucket.
     pub credentials: S3Credentials,
     /// What a lake without a manifest does not say of itself.
     pub layout: GivenLayout,
@@ -30,16 +28,17 @@ pub struct LakeSettings {
     pub timeouts: Timeouts,
 }
 
-/// Who asks an S3 store.
+/// Who asks for a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum S3Credentials {
-    /// Whom the environment names in `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, for a while,
-    /// `AWS_SESSION_TOKEN`; nobody when it names none.
+    /// Whom the environment names, for S3 in `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, for a
+    /// while, `AWS_SESSION_TOKEN`, for Google in `GOOGLE_APPLICATION_CREDENTIALS`, for Azure in
+    /// `AZURE_STORAGE_KEY` or `AZURE_STORAGE_SAS_TOKEN`; nobody when it names none.
     #[default]
     Environment,
     /// Nobody: requests are not signed.
     Anonymous,
-    /// The owner of this key.
+    /// The owner of this key, for S3; whom the environment names for the others.
     Key(AccessKey),
 }
 
@@ -74,7 +73,7 @@ impl fmt::Debug for LakeSettings {
 }
 
 /// An address without what may be secret.
-fn shown(address: &str) -> String {
+pub(super) fn shown(address: &str) -> String {
     match Url::parse(address) {
         Ok(url) if url.has_host() => redacted(&url),
         _ if address.contains('@') => "…".to_owned(),
@@ -88,128 +87,81 @@ impl LakeSettings {
         Self { address: address.into(), ..Self::default() }
     }
 
-    /// The store that the settings lead to, with what the process's environment adds.
+    /// The place that the settings lead to, with what the process's environment adds.
     ///
     /// # Errors
     /// [`LakeError::Address`] when the settings make no sense.
-    pub fn store(&self) -> Result<Arc<dyn ObjectStore>, LakeError> {
-        self.store_in(|name| std::env::var(name).ok())
+    pub fn files(&self) -> Result<Arc<dyn LakeFiles>, LakeError> {
+        self.files_in(|name| std::env::var(name).ok())
     }
 
     /// The same with an environment that is given.
     ///
     /// # Errors
-    /// As [`Self::store`].
-    pub fn store_in(
+    /// As [`Self::files`].
+    pub fn files_in(
         &self,
         environment: impl Fn(&str) -> Option<String>,
-    ) -> Result<Arc<dyn ObjectStore>, LakeError> {
+    ) -> Result<Arc<dyn LakeFiles>, LakeError> {
         self.check_extension()?;
         let environment = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
         if !self.address.contains("://") {
-            self.only_for_s3()?;
+            self.only_for_buckets()?;
             return match &*self.address {
                 "" => Err(self.wrong("it is empty: give a directory or an address")),
                 path => Ok(Arc::new(Directory::new(path))),
             };
         }
         let url = Url::parse(&self.address).map_err(|error| self.wrong(error))?;
-        if url.scheme() != "s3" {
-            self.only_for_s3()?;
+        if self.region.is_some() && url.scheme() != "s3" {
+            return Err(self.wrong("a region belongs to s3:// addresses: remove it"));
         }
-        match url.scheme() {
-            "file" => match url.to_file_path() {
-                Ok(path) => Ok(Arc::new(Directory::new(path))),
-                Err(()) => Err(self.wrong("it is no path on this machine: write file:///path")),
-            },
-            "http" | "https" => Ok(Arc::new(Http::new(self.client()?, url))),
-            "s3" => self.s3(&url, environment),
-            scheme => Err(self.wrong(format!(
-                "{scheme}:// is not known: give a directory, http://, https:// or s3://bucket/prefix \
-                 (other stores speak S3 at an endpoint of theirs)"
-            ))),
-        }
+        let remote = match url.scheme() {
+            "s3" => Bucket::read(self, &url)?.s3(environment)?,
+            "gs" => Bucket::read(self, &url)?.google(environment)?,
+            "az" => Bucket::read(self, &url)?.azure(environment)?,
+            "http" | "https" => {
+                self.only_for_buckets()?;
+                web_server(self, url)?
+            }
+            "file" => {
+                self.only_for_buckets()?;
+                let path = url.to_file_path();
+                let wrong = |()| self.wrong("it is no path on this machine: write file:///path");
+                return Ok(Arc::new(Directory::new(path.map_err(wrong)?)));
+            }
+            scheme => {
+                return Err(self.wrong(format!(
+                    "{scheme}:// is not known: give a directory, http://, https://, \
+                     s3://bucket/prefix, gs://bucket/prefix or az://container/prefix (other stores \
+                     speak S3 at an endpoint of theirs)"
+                )));
+            }
+        };
+        Ok(Arc::new(remote))
     }
 
-    fn s3(
+    /// The key that requests to S3 are signed with; none when nobody asks.
+    pub(super) fn key_of_s3(
         &self,
-        url: &Url,
         environment: impl Fn(&str) -> Option<String>,
-    ) -> Result<Arc<dyn ObjectStore>, LakeError> {
-        let plain = url.username().is_empty()
-            && url.password().is_none()
-            && (url.port(), url.query(), url.fragment()) == (None, None, None);
-        if !plain {
-            return Err(self.wrong("write it as s3://bucket/prefix and nothing else"));
-        }
-        // Not from the URL, which would change letters and dots.
-        let path = self.address.split_once("://").map_or("", |(_, path)| path);
-        let (name, prefix) = path.split_once('/').unwrap_or((path, ""));
-        let dots = prefix.split('/').any(|word| matches!(word, "." | ".."));
-        if name.is_empty() || dots {
-            return Err(self.wrong("write it as s3://bucket/prefix, without . and .. in it"));
-        }
-        let region = self.region.clone();
-        let region = region.or_else(|| environment("AWS_REGION"));
-        let region = region.or_else(|| environment("AWS_DEFAULT_REGION"));
-        let region = region.unwrap_or_else(|| DEFAULT_REGION.to_owned());
-        let endpoint = self.endpoint.clone();
-        let endpoint = endpoint.or_else(|| environment("AWS_ENDPOINT_URL_S3"));
-        let endpoint = endpoint.or_else(|| environment("AWS_ENDPOINT_URL"));
-        let bucket = match endpoint {
-            Some(endpoint) => self.bucket_at(&endpoint, name, region)?,
-            None => self.bucket_of_aws(name, region)?,
-        };
-        let credentials = self.credentials(environment);
-        Ok(Arc::new(S3::new(self.client()?, bucket, prefix, credentials)))
-    }
-
-    fn bucket_at(&self, endpoint: &str, name: &str, region: String) -> Result<Bucket, LakeError> {
-        let wrong = |error: String| {
-            let shown = shown(endpoint);
-            self.wrong(format!("its endpoint {shown} is none ({error}): write https://host:port"))
-        };
-        let url = Url::parse(endpoint).map_err(|error| wrong(error.to_string()))?;
-        let bucket = Bucket::new(url, UrlStyle::Path, name.to_owned(), region);
-        bucket.map_err(|error| wrong(bucket_error(error)))
-    }
-
-    fn bucket_of_aws(&self, name: &str, region: String) -> Result<Bucket, LakeError> {
-        let top = if region.starts_with("cn-") { "com.cn" } else { "com" };
-        let wrong = |error: String| self.wrong(error);
-        let endpoint = Url::parse(&format!("https://s3.{region}.amazonaws.{top}"))
-            .map_err(|error| wrong(format!("there is no region {region} ({error})")))?;
-        // A dot in the name does not fit the certificate, and a capital letter no host.
-        let style = if name.contains('.') || name.contains(|c: char| c.is_ascii_uppercase()) {
-            UrlStyle::Path
-        } else {
-            UrlStyle::VirtualHost
-        };
-        let bucket = Bucket::new(endpoint, style, name.to_owned(), region);
-        bucket.map_err(|error| wrong(bucket_error(error)))
-    }
-
-    fn credentials(&self, environment: impl Fn(&str) -> Option<String>) -> Option<Credentials> {
-        let key = match &self.credentials {
-            S3Credentials::Anonymous => return None,
-            S3Credentials::Key(key) => key.clone(),
-            S3Credentials::Environment => AccessKey {
+    ) -> Option<AccessKey> {
+        match &self.credentials {
+            S3Credentials::Anonymous => None,
+            S3Credentials::Key(key) => Some(key.clone()),
+            S3Credentials::Environment => Some(AccessKey {
                 id: environment("AWS_ACCESS_KEY_ID")?,
                 secret: environment("AWS_SECRET_ACCESS_KEY")?,
                 session_token: environment("AWS_SESSION_TOKEN"),
-            },
-        };
-        Some(match key.session_token {
-            Some(token) => Credentials::new_with_token(key.id, key.secret, token),
-            None => Credentials::new(key.id, key.secret),
-        })
+            }),
+        }
     }
 
-    fn client(&self) -> Result<reqwest::Client, LakeError> {
+    pub(super) fn client(&self) -> Result<reqwest::Client, LakeError> {
         client(self.timeouts).map_err(|error: HttpError| self.wrong(error))
     }
 
-    fn only_for_s3(&self) -> Result<(), LakeError> {
+    fn only_for_buckets(&self) -> Result<(), LakeError> {
         if self.endpoint.is_none() && self.region.is_none() {
             return Ok(());
         }
@@ -228,16 +180,8 @@ impl LakeSettings {
         }
     }
 
-    fn wrong(&self, reason: impl ToString) -> LakeError {
+    pub(super) fn wrong(&self, reason: impl ToString) -> LakeError {
         LakeError::Address { address: shown(&self.address), reason: reason.to_string() }
-    }
-}
-
-fn bucket_error(error: BucketError) -> String {
-    match error {
-        BucketError::UnsupportedScheme => "it is neither http nor https".to_owned(),
-        BucketError::MissingHost => "it has no host".to_owned(),
-        BucketError::ParseError(error) => format!("the bucket does not fit into it: {error}"),
     }
 }
 
@@ -250,7 +194,8 @@ mod tests {
     }
 
     fn place(settings: &LakeSettings) -> String {
-        settings.store_in(nothing).unwrap().place("a/b.xdr.zst")
+        let environment = |name: &str| (name == "AZURE_STORAGE_ACCOUNT").then(|| "it".to_owned());
+        settings.files_in(environment).unwrap().place("a/b.xdr.zst")
     }
 
     #[test]
@@ -263,6 +208,8 @@ mod tests {
             ("https://me:word@lakes.example/?key=1", "https://lakes.example/a/b.xdr.zst"),
             ("s3://bucket", "s3://bucket/a/b.xdr.zst"),
             ("s3://bucket/v1.1/pubnet/", "s3://bucket/v1.1/pubnet/a/b.xdr.zst"),
+            ("gs://bucket/x", "gs://bucket/x/a/b.xdr.zst"),
+            ("az://container", "az://container/a/b.xdr.zst"),
         ] {
             assert_eq!(place(&LakeSettings::at(address)), shown, "{address}");
         }
@@ -281,7 +228,10 @@ mod tests {
         };
         for (settings, reason) in [
             (at(""), "it is empty"),
-            (at("gs://bucket/x"), "gs:// is not known"),
+            (at("ftp://bucket/x"), "ftp:// is not known"),
+            (at("az://container/x"), "AZURE_STORAGE_ACCOUNT"),
+            (at("s3://a b/x"), "s3://bucket/prefix"),
+            (at("gs://bucket/a//b"), "nothing empty"),
             (at("s3:///prefix"), "s3://bucket/prefix"),
             (at("s3://bucket/a/../b"), "without . and .."),
             (at("s3://id:secret@bucket/a"), "and nothing else"),
@@ -293,29 +243,10 @@ mod tests {
             (endpoint("s3://bucket", "nothing"), "its endpoint nothing is none"),
             (extension("a/b"), "'.xdr.a/b'"),
         ] {
-            let error = settings.store_in(nothing).err().expect(reason).to_string();
+            let error = settings.files_in(nothing).err().expect(reason).to_string();
             assert!(error.contains(reason), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
-    }
-
-    #[test]
-    fn composes_the_addresses_of_s3() {
-        let signed = |settings: &LakeSettings, name: &str| {
-            let region = settings.region.clone().unwrap_or_else(|| DEFAULT_REGION.to_owned());
-            let bucket = match &settings.endpoint {
-                Some(endpoint) => settings.bucket_at(endpoint, name, region),
-                None => settings.bucket_of_aws(name, region),
-            };
-            bucket.unwrap().base_url().to_string()
-        };
-        let mut settings = LakeSettings::at("s3://x");
-        settings.region = Some("us-east-2".to_owned());
-        let public = signed(&settings, "aws-public-blockchain");
-        assert_eq!(public, "https://aws-public-blockchain.s3.us-east-2.amazonaws.com/");
-        assert_eq!(signed(&settings, "a.b"), "https://s3.us-east-2.amazonaws.com/a.b/");
-        settings.endpoint = Some("http://127.0.0.1:9000".to_owned());
-        assert_eq!(signed(&settings, "lake"), "http://127.0.0.1:9000/lake/");
     }
 
     #[test]
@@ -326,20 +257,20 @@ mod tests {
             _ => None,
         };
         let mut settings = LakeSettings::at("s3://bucket");
-        let found = settings.credentials(environment).unwrap();
-        assert_eq!((found.key(), found.secret(), found.token()), ("ID-of-it", "THE-SECRET", None));
-        assert!(settings.credentials(nothing).is_none());
-        settings.credentials = S3Credentials::Key(AccessKey {
-            id: "mine".to_owned(),
+        let key = |id: &str, session_token: Option<&str>| AccessKey {
+            id: id.to_owned(),
             secret: "THE-SECRET".to_owned(),
-            session_token: Some("THE-SECRET-too".to_owned()),
-        });
-        let found = settings.credentials(environment).unwrap();
-        assert_eq!((found.key(), found.token()), ("mine", Some("THE-SECRET-too")));
+            session_token: session_token.map(str::to_owned),
+        };
+        assert!(settings.key_of_s3(environment) == Some(key("ID-of-it", None)));
+        assert!(settings.key_of_s3(nothing).is_none());
+        let mine = key("mine", Some("THE-SECRET-too"));
+        settings.credentials = S3Credentials::Key(mine.clone());
+        assert!(settings.key_of_s3(environment) == Some(mine));
         settings.address = "https://me:THE-SECRET@host/x?sig=THE-SECRET".to_owned();
         let debug = format!("{settings:?}");
         assert!(!debug.contains("SECRET") && !debug.contains("mine"), "{debug}");
         settings.credentials = S3Credentials::Anonymous;
-        assert!(settings.credentials(environment).is_none());
+        assert!(settings.key_of_s3(environment).is_none());
     }
 }

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use super::ahead::ReadAhead;
 use super::ends::Ends;
-use super::{GivenLayout, Lake, LakeError, LakeSettings, ObjectStore};
+use super::{GivenLayout, Lake, LakeError, LakeFiles, LakeSettings};
 use crate::domain::{LedgerRange, LedgerSeq, Network};
 use crate::source::follow::{Fetched, LedgerSource, SourceError};
 
@@ -27,7 +27,7 @@ pub struct LakeSource {
 
 /// What is needed to open a lake.
 struct Way {
-    store: Arc<dyn ObjectStore>,
+    store: Arc<dyn LakeFiles>,
     network: Network,
     given: GivenLayout,
 }
@@ -45,7 +45,7 @@ impl LakeSource {
         network: &Network,
         near: Option<LedgerSeq>,
     ) -> Result<Self, LakeError> {
-        let (store, given) = (settings.store()?, settings.layout.clone());
+        let (store, given) = (settings.files()?, settings.layout.clone());
         Ok(Self::from(Way { store, network: network.clone(), given }, None, near))
     }
 

@@ -80,7 +80,7 @@ async fn refuses_another_network_by_name() {
 }
 
 #[tokio::test]
-async fn a_missing_file_is_a_gap_inside_a_range_and_patience_at_the_tip() {
+async fn a_missing_file_is_a_gap_inside_a_range_and_waited_for_at_the_tip() {
     let Some(copy) = copied_lake() else { return };
     let lake = open(copy.path(), &mainnet()).await.unwrap();
     fs::remove_file(file_of(&lake, copy.path(), 63_092_988)).unwrap();
@@ -216,7 +216,7 @@ async fn finds_out_how_files_are_named() {
         assert_eq!(key, format!("FFFFFFFF--0-7/FFFFFFFD--2.xdr.{extension}"));
     }
     let root = directory_of(&["FFFFFFFF--0-7/FFFFFFFD--2.xdr.zst"]);
-    let store: Arc<dyn ObjectStore> = Arc::new(Directory::new(root.path()));
+    let store: Arc<dyn LakeFiles> = Arc::new(Directory::new(root.path()));
     let half = GivenLayout { ledgers_per_batch: Some(1), ..GivenLayout::default() };
     let error = Lake::open_as(store, &mainnet(), &half, None).await.err().unwrap().to_string();
     assert!(error.contains("give ledgers_per_batch and batches_per_partition"), "{error}");

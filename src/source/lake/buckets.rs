@@ -1,0 +1,345 @@
+//! From settings and the environment to what `object_store` reads from: buckets of S3, Google and Azure,
+//! and web servers. What it would panic at in a request, such as a line break in a token, is refused here.
+
+use std::sync::Arc;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::list::PaginatedListStore;
+use object_store::{ObjectStore, RetryConfig, StaticCredentialProvider};
+use reqwest::Url;
+
+use super::remote::{Remote, Root};
+use super::settings::shown;
+use super::transport::Transport;
+use super::{AccessKey, LakeError, LakeSettings, S3Credentials};
+use crate::source::http::redacted;
+
+/// Region of stores that have none, and of the oldest part of AWS.
+const DEFAULT_REGION: &str = "us-east-1";
+/// Where the environment names who asks Google, as Google's own libraries and `object_store` have it.
+const GOOGLE: [(&str, GoogleConfigKey); 3] = [
+    ("GOOGLE_SERVICE_ACCOUNT", GoogleConfigKey::ServiceAccount),
+    ("GOOGLE_SERVICE_ACCOUNT_KEY", GoogleConfigKey::ServiceAccountKey),
+    ("GOOGLE_APPLICATION_CREDENTIALS", GoogleConfigKey::ApplicationCredentials),
+];
+/// Where it names who asks Azure, as Azure's command line and `object_store` have it.
+const AZURE: [(&str, AzureConfigKey); 4] = [
+    ("AZURE_STORAGE_KEY", AzureConfigKey::AccessKey),
+    ("AZURE_STORAGE_ACCOUNT_KEY", AzureConfigKey::AccessKey),
+    ("AZURE_STORAGE_SAS_TOKEN", AzureConfigKey::SasKey),
+    ("AZURE_STORAGE_TOKEN", AzureConfigKey::Token),
+];
+
+/// A bucket and what is before every key in it.
+pub(super) struct Bucket<'a> {
+    settings: &'a LakeSettings,
+    name: &'a str,
+    /// Empty, or with a slash at its end.
+    prefix: String,
+}
+
+impl<'a> Bucket<'a> {
+    /// Reads `scheme://bucket/prefix`; `url` is the same, parsed.
+    pub fn read(settings: &'a LakeSettings, url: &Url) -> Result<Self, LakeError> {
+        let scheme = url.scheme();
+        let plain = url.username().is_empty()
+            && url.password().is_none()
+            && (url.port(), url.query(), url.fragment()) == (None, None, None);
+        if !plain {
+            let form = format!("write it as {scheme}://bucket/prefix and nothing else");
+            return Err(settings.wrong(form));
+        }
+        // Not from the URL, which would change letters and dots.
+        let path = settings.address.split_once("://").map_or("", |(_, path)| path);
+        let (name, prefix) = path.split_once('/').unwrap_or((path, ""));
+        let prefix = prefix.trim_matches('/');
+        let bad = |word: &str| {
+            matches!(word, "" | "." | "..") || word.contains(|c: char| c.is_ascii_control())
+        };
+        if !is_name(name) || (!prefix.is_empty() && prefix.split('/').any(bad)) {
+            return Err(settings.wrong(format!(
+                "write it as {scheme}://bucket/prefix, without . and .. in it, and nothing empty"
+            )));
+        }
+        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        Ok(Self { settings, name, prefix })
+    }
+
+    /// The bucket in S3, or in a store that is like it at an endpoint of its own.
+    pub fn s3(self, environment: impl Fn(&str) -> Option<String>) -> Result<Remote, LakeError> {
+        let key = self.settings.key_of_s3(&environment);
+        let when_refused = when_refused_s3(key.is_some());
+        let region = self.region(&environment)?;
+        let builder = self.s3_builder(&region, key, &environment)?;
+        let mut root = self.root("s3", builder.build(), when_refused)?;
+        root.bucket_and_region = Some((self.name.to_owned(), region));
+        Ok(Remote::new(root))
+    }
+
+    fn region(&self, environment: impl Fn(&str) -> Option<String>) -> Result<String, LakeError> {
+        let region = self.settings.region.clone();
+        let region = region.or_else(|| environment("AWS_REGION"));
+        let region = region.or_else(|| environment("AWS_DEFAULT_REGION"));
+        let region = region.unwrap_or_else(|| DEFAULT_REGION.to_owned());
+        if is_name(&region) {
+            return Ok(region);
+        }
+        Err(self.settings.wrong(format!("there is no region {region:?}")))
+    }
+
+    fn s3_builder(
+        &self,
+        region: &str,
+        key: Option<AccessKey>,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<AmazonS3Builder, LakeError> {
+        let endpoint = self.settings.endpoint.clone();
+        let endpoint = endpoint.or_else(|| environment("AWS_ENDPOINT_URL_S3"));
+        let endpoint = endpoint.or_else(|| environment("AWS_ENDPOINT_URL"));
+        let china = || format!("https://s3.{region}.amazonaws.com.cn");
+        let endpoint = endpoint.or_else(|| region.starts_with("cn-").then(china));
+        // A dot in the name does not fit the certificate, and a capital letter no host.
+        let fits = !self.name.contains(|c: char| c == '.' || c.is_ascii_uppercase());
+        let mut builder = AmazonS3Builder::new()
+            .with_bucket_name(self.name)
+            .with_region(region)
+            .with_virtual_hosted_style_request(endpoint.is_none() && fits)
+            .with_http_connector(self.transport()?)
+            .with_retry(no_retries());
+        if let Some(endpoint) = endpoint {
+            builder = builder.with_endpoint(self.server(&endpoint)?);
+        }
+        let Some(AccessKey { id, secret, session_token }) = key else {
+            return Ok(builder.with_skip_signature(true));
+        };
+        if ![&id, &secret].into_iter().chain(&session_token).all(|word| is_plain(word)) {
+            return Err(self.settings.wrong("its access key holds spaces or line breaks"));
+        }
+        let builder = builder.with_access_key_id(id).with_secret_access_key(secret);
+        Ok(match session_token {
+            Some(token) => builder.with_token(token),
+            None => builder,
+        })
+    }
+
+    /// The bucket at Google.
+    pub fn google(self, environment: impl Fn(&str) -> Option<String>) -> Result<Remote, LakeError> {
+        let mut builder = GoogleCloudStorageBuilder::new()
+            .with_bucket_name(self.name)
+            .with_http_connector(self.transport()?)
+            .with_retry(no_retries());
+        if let Some(endpoint) = &self.settings.endpoint {
+            builder = builder.with_base_url(&self.server(endpoint)?);
+        }
+        let named = self.named(&GOOGLE, environment);
+        if named.is_empty() {
+            // Else files of the user's home would be looked for, and a server of Google's.
+            let nobody = GcpCredential { bearer: String::new() };
+            builder = builder
+                .with_credentials(Arc::new(StaticCredentialProvider::new(nobody)))
+                .with_skip_signature(true);
+        }
+        for (key, value) in &named {
+            builder = builder.with_config(*key, value);
+        }
+        let when_refused = "check bucket and prefix, and that the account of the file that \
+                            GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT names may read \
+                            it; without one only what is public can be read";
+        Ok(Remote::new(self.root("gs", builder.build(), when_refused)?))
+    }
+
+    /// The container of an Azure storage account.
+    pub fn azure(self, environment: impl Fn(&str) -> Option<String>) -> Result<Remote, LakeError> {
+        let settings = self.settings;
+        let account = ["AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"];
+        let Some(account) = account.into_iter().find_map(&environment) else {
+            return Err(settings.wrong("name its storage account in AZURE_STORAGE_ACCOUNT"));
+        };
+        if !account.bytes().all(|c| c.is_ascii_alphanumeric()) {
+            return Err(settings.wrong("AZURE_STORAGE_ACCOUNT is no name of a storage account"));
+        }
+        let mut builder = MicrosoftAzureBuilder::new()
+            .with_account(account)
+            .with_container_name(self.name)
+            .with_http_connector(self.transport()?)
+            .with_retry(no_retries());
+        if let Some(endpoint) = &settings.endpoint {
+            builder = builder.with_endpoint(self.server(endpoint)?);
+        }
+        let named = self.named(&AZURE, environment);
+        if !named.iter().all(|(_, value)| is_plain(value)) {
+            return Err(settings.wrong("its key holds spaces or line breaks"));
+        }
+        if named.is_empty() {
+            builder = builder.with_skip_signature(true);
+        }
+        for (key, value) in &named {
+            builder = builder.with_config(*key, value);
+        }
+        let when_refused = "check container and prefix, and AZURE_STORAGE_KEY or \
+                            AZURE_STORAGE_SAS_TOKEN; without one only what is public can be read";
+        Ok(Remote::new(self.root("az", builder.build(), when_refused)?))
+    }
+
+    /// What the environment says, unless nobody is to ask.
+    fn named<K: Copy>(
+        &self,
+        names: &[(&str, K)],
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Vec<(K, String)> {
+        if self.settings.credentials == S3Credentials::Anonymous {
+            return Vec::new();
+        }
+        let value = |(name, key): &(&str, K)| environment(name).map(|value| (*key, value));
+        names.iter().filter_map(value).collect()
+    }
+
+    /// The address of a server that is not the usual one, without a slash at its end.
+    fn server(&self, endpoint: &str) -> Result<String, LakeError> {
+        let wrong = |reason: &str| {
+            let shown = shown(endpoint);
+            let form = "write https://host:port";
+            self.settings.wrong(format!("its endpoint {shown} is none ({reason}): {form}"))
+        };
+        let mut url = Url::parse(endpoint).map_err(|error| wrong(&error.to_string()))?;
+        if !url.has_host() {
+            return Err(wrong("it has no host"));
+        }
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(wrong("it is neither http nor https"));
+        }
+        url.set_query(None);
+        url.set_fragment(None);
+        Ok(url.as_str().trim_end_matches('/').to_owned())
+    }
+
+    fn transport(&self) -> Result<Transport, LakeError> {
+        Ok(Transport::new(self.settings.client()?))
+    }
+
+    fn root<S: ObjectStore + PaginatedListStore>(
+        &self,
+        scheme: &str,
+        built: object_store::Result<S>,
+        when_refused: &'static str,
+    ) -> Result<Root, LakeError> {
+        // The reason may hold a piece of what was read.
+        let wrong = |_| self.settings.wrong("the credentials for it cannot be read");
+        let store = Arc::new(built.map_err(wrong)?);
+        let place = format!("{scheme}://{}/{}", self.name, self.prefix);
+        Ok(Root {
+            lists: Some(Arc::clone(&store) as Arc<dyn PaginatedListStore>),
+            store,
+            prefix: self.prefix.clone(),
+            place: place.trim_end_matches('/').to_owned(),
+            bucket_and_region: None,
+            when_refused,
+        })
+    }
+}
+
+/// The lake behind a web server, where the key follows the address and a query stays behind every key.
+pub(super) fn web_server(settings: &LakeSettings, mut url: Url) -> Result<Remote, LakeError> {
+    url.set_fragment(None);
+    let place = redacted(&url).trim_end_matches('/').to_owned();
+    let path = url.path().trim_end_matches('/').to_owned();
+    url.set_path(&path);
+    let builder = HttpBuilder::new()
+        .with_url(url.as_str())
+        .with_http_connector(Transport::new(settings.client()?))
+        .with_retry(no_retries());
+    let store = builder.build().map_err(|_| settings.wrong("it is no address of a web server"))?;
+    Ok(Remote::new(Root {
+        store: Arc::new(store),
+        lists: None,
+        prefix: String::new(),
+        place,
+        bucket_and_region: None,
+        when_refused: "check the address and the rights of the files, or give user and password in the \
+                       address",
+    }))
+}
+
+/// Whoever follows a lake tries again, and meanwhile asks other sources.
+fn no_retries() -> RetryConfig {
+    RetryConfig { max_retries: 0, ..RetryConfig::default() }
+}
+
+/// Whether it can be the name of a bucket or a region, and stand in an address.
+fn is_name(word: &str) -> bool {
+    let known = |c: u8| c.is_ascii_alphanumeric() || b"._-".contains(&c);
+    !word.is_empty() && word.bytes().all(known)
+}
+
+/// Whether it can stand in a header.
+fn is_plain(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|c| c.is_ascii_graphic())
+}
+
+fn when_refused_s3(signed: bool) -> &'static str {
+    if signed {
+        "check bucket and prefix, and that the credentials are right and may read the objects \
+         (s3:GetObject) and list the bucket (s3:ListBucket)"
+    } else {
+        "it was asked without credentials: check bucket and prefix, and give an access key, in \
+         the settings or as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, if it is not public"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use object_store::path::Path;
+    use object_store::signer::Signer;
+    use reqwest::Method;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn composes_the_addresses_of_s3() {
+        for (address, endpoint, region, object) in [
+            (
+                "s3://aws-public-blockchain/v1.1",
+                None,
+                "us-east-2",
+                "https://aws-public-blockchain.s3.us-east-2.amazonaws.com/a/b",
+            ),
+            ("s3://a.b", None, "us-east-2", "https://s3.us-east-2.amazonaws.com/a.b/a/b"),
+            ("s3://Old", None, "us-east-1", "https://s3.us-east-1.amazonaws.com/Old/a/b"),
+            ("s3://x", None, "cn-north-1", "https://s3.cn-north-1.amazonaws.com.cn/x/a/b"),
+            ("s3://x", Some("http://127.0.0.1:9000/"), "home", "http://127.0.0.1:9000/x/a/b"),
+        ] {
+            let endpoint = endpoint.map(str::to_owned);
+            let settings = LakeSettings { endpoint, ..LakeSettings::at(address) };
+            let bucket = Bucket::read(&settings, &Url::parse(address).unwrap()).unwrap();
+            let key = AccessKey { id: "a".into(), secret: "b".into(), session_token: None };
+            let store = bucket.s3_builder(region, Some(key), |_| None).unwrap().build().unwrap();
+            let (path, soon) = (Path::from("a/b"), Duration::from_secs(60));
+            let mut signed = store.signed_url(Method::GET, &path, soon).await.unwrap();
+            signed.set_query(None);
+            assert_eq!(signed.as_str(), object);
+        }
+    }
+
+    #[test]
+    fn refuses_what_cannot_stand_in_a_request() {
+        let refused = |settings: LakeSettings, reason: &str| {
+            let error = settings.files_in(|_| None).err().unwrap().to_string();
+            assert!(error.contains(reason) && !error.contains("secret"), "{error}");
+        };
+        for region in ["us east", "a/b", "", "x\r\ny"] {
+            let region = Some(region.to_owned());
+            refused(LakeSettings { region, ..LakeSettings::at("s3://x") }, "there is no region");
+        }
+        for word in ["", "secret\n", "a secret"] {
+            let [id, secret] = ["id", word].map(str::to_owned);
+            let key = AccessKey { id, secret, session_token: None };
+            let credentials = S3Credentials::Key(key);
+            refused(LakeSettings { credentials, ..LakeSettings::at("s3://x") }, "its access key");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! A lake behind a network, through `object_store`: a bucket of S3, Google or Azure below a prefix, or a
+//! web server. Where listing is allowed, the inverted numbers in the keys bring the newest file first; a
+//! web server cannot list.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::path::Path;
+use object_store::{ListResult, ObjectStore, ObjectStoreExt};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::access::{Access, Meaning};
+use super::transport::Refusal;
+use super::{LakeError, LakeFiles, layout};
+
+/// After listing was refused, it is tried again so much later: rights are given while a service runs.
+const LISTING_REFUSED_FOR: Duration = Duration::from_secs(10 * 60);
+/// Pages of one listing; foreign objects between the ledgers may fill some.
+const MOST_PAGES: usize = 8;
+/// Names on one page when directories are listed, the most that S3 gives.
+const DIRECTORIES_ON_PAGE: usize = 1000;
+/// Sorts before every key of a batch file and behind the manifest, which has no place among them.
+const BEFORE_BATCHES: &str = "/";
+
+/// Objects behind a network.
+pub struct Remote {
+    root: Root,
+    access: Access,
+    /// Listing is not tried before this time.
+    no_listing_before: Mutex<Option<Instant>>,
+}
+
+/// Where a lake lies, and how it is reached.
+#[derive(Clone)]
+pub(super) struct Root {
+    pub store: Arc<dyn ObjectStore>,
+    /// The same, where it can list.
+    pub lists: Option<Arc<dyn PaginatedListStore>>,
+    /// What is before every key in the store: empty, or with a slash at its end.
+    pub prefix: String,
+    /// The root for messages, without a slash at its end and without secrets.
+    pub place: String,
+    /// The bucket and the region that it is thought to be in, for S3.
+    pub bucket_and_region: Option<(String, String)>,
+    /// What to do when reading is refused, as the end of a sentence.
+    pub when_refused: &'static str,
+}
+
+impl Remote {
+    /// The lake at `root`.
+    pub(super) fn new(root: Root) -> Self {
+        Self { root, access: Access::default(), no_listing_before: Mutex::default() }
+    }
+
+    fn path(&self, key: &str) -> object_store::Result<Path> {
+        Ok(Path::parse(format!("{}{key}", self.root.prefix))?)
+    }
+
+    async fn download(&self, key: &str) -> object_store::Result<Bytes> {
+        self.root.store.get(&self.path(key)?).await?.bytes().await
+    }
+
+    async fn look(&self, key: &str) -> object_store::Result<()> {
+        self.root.store.head(&self.path(key)?).await.map(drop)
+    }
+
+    /// What the answer to a question about a key means; none when there is no such key.
+    async fn found<T>(
+        &self,
+        key: &str,
+        answer: object_store::Result<T>,
+    ) -> Result<Option<T>, LakeError> {
+        match answer.map_err(|error| refusal(&error)) {
+            Ok(answer) => {
+                self.access.readable(key);
+                Ok(Some(answer))
+            }
+            Err(Refusal::Missing) => Ok(None),
+            Err(Refusal::Forbidden(words)) => {
+                self.missing_unless_refused(key, words).await.map(|()| None)
+            }
+            Err(refusal) => Err(self.error(key, refusal)),
+        }
+    }
+
+    /// A 403 for `key` means that it is missing, unless nothing can be read.
+    ///
+    /// # Errors
+    /// [`LakeError::Refused`]
+    async fn missing_unless_refused(&self, key: &str, words: String) -> Result<(), LakeError> {
+        match self.access.meaning_for(key) {
+            Meaning::Missing => return Ok(()),
+            Meaning::Refused => {}
+            Meaning::Ask(witness) => {
+                match self.look(&witness).await.map_err(|error| refusal(&error)) {
+                    Ok(()) => {
+                        self.access.readable(&witness);
+                        return Ok(());
+                    }
+                    Err(Refusal::Missing | Refusal::Forbidden(_)) => {}
+                    Err(refusal) => return Err(self.error(&witness, refusal)),
+                }
+            }
+        }
+        Err(self.error(key, Refusal::Credentials(words)))
+    }
+
+    fn error(&self, key: &str, refusal: Refusal) -> LakeError {
+        let place = self.place(key);
+        match refusal {
+            Refusal::Forbidden(words) | Refusal::Credentials(words) => {
+                let reason = format!("{words}; {}", self.root.when_refused);
+                LakeError::Refused { place, reason }
+            }
+            Refusal::TooLong(most) => LakeError::TooLarge { place, verb: "is", most },
+            Refusal::OtherRegion { words, right } => match self.root.bucket_and_region.clone() {
+                Some((bucket, given)) => LakeError::WrongRegion { bucket, given, right },
+                None => LakeError::transport(place, words),
+            },
+            Refusal::Failed { words, delay } => {
+                LakeError::Transport { place, reason: words, delay }
+            }
+            Refusal::Missing | Refusal::NoSuchMethod(_) => LakeError::transport(place, refusal),
+        }
+    }
+
+    /// Goes through the pages of a listing until `enough` has seen what it needs; false when the
+    /// listing is refused or not known.
+    async fn list(
+        &self,
+        mut options: PaginatedListOptions,
+        mut enough: impl FnMut(ListResult) -> bool + Send,
+    ) -> Result<bool, LakeError> {
+        let Some(lists) = &self.root.lists else { return Ok(false) };
+        if self.no_listing_before.lock().is_some_and(|time| Instant::now() < time) {
+            return Ok(false);
+        }
+        let prefix = Some(&*self.root.prefix).filter(|prefix| !prefix.is_empty());
+        for _ in 0..MOST_PAGES {
+            let page = match lists.list_paginated(prefix, options.clone()).await {
+                Ok(page) => page,
+                Err(error) => return self.cannot_list(&error).await.map(|()| false),
+            };
+            options.page_token = page.page_token;
+            if enough(page.result) || options.page_token.is_none() {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    async fn cannot_list(&self, error: &object_store::Error) -> Result<(), LakeError> {
+        let words = match (Refusal::of(error), error) {
+            (Some(Refusal::Forbidden(words)), _) => {
+                self.missing_unless_refused("", words.clone()).await?;
+                words
+            }
+            (Some(Refusal::Missing), _) => "the server knows no listing".to_owned(),
+            (Some(Refusal::NoSuchMethod(words)), _) => words,
+            (Some(refusal), _) => return Err(self.error("", refusal)),
+            (None, object_store::Error::InvalidPath { .. }) => {
+                "it holds objects with names that are no paths".to_owned()
+            }
+            (None, _) => {
+                let words = format!("the listing is not understood: {}", innermost(error));
+                return Err(self.error("", Refusal::failed(words)));
+            }
+        };
+        let place = self.place("");
+        tracing::info!("{place} cannot be listed ({words}): its ends are found by asking for keys");
+        *self.no_listing_before.lock() = Some(Instant::now() + LISTING_REFUSED_FOR);
+        Ok(())
+    }
+
+    async fn keys(&self, after: &str, most: usize) -> Result<Option<Vec<String>>, LakeError> {
+        let prefix = &self.root.prefix;
+        let after = if after.is_empty() { BEFORE_BATCHES } else { after };
+        let options = PaginatedListOptions {
+            offset: Some(format!("{prefix}{after}")),
+            max_keys: Some(most),
+            ..PaginatedListOptions::default()
+        };
+        let mut keys = Vec::new();
+        let listed = self.list(options, |page| {
+            let paths = page.objects.iter().map(|object| object.location.as_ref());
+            let below = paths.filter_map(|path| path.strip_prefix(&**prefix));
+            // Some servers do not know where a listing is to begin.
+            let batches = below.filter(|key| *key > after && layout::range_of(key).is_some());
+            keys.extend(batches.take(most - keys.len()).map(str::to_owned));
+            keys.len() == most
+        });
+        Ok(listed.await?.then_some(keys))
+    }
+
+    async fn names_of_directories(&self) -> Result<Option<Vec<String>>, LakeError> {
+        let options = PaginatedListOptions {
+            delimiter: Some("/".into()),
+            max_keys: Some(DIRECTORIES_ON_PAGE),
+            ..PaginatedListOptions::default()
+        };
+        let mut names = Vec::new();
+        let listed = self.list(options, |page| {
+            let directories = page.common_prefixes.iter().map(Path::as_ref);
+            let below = directories.filter_map(|path| path.strip_prefix(&*self.root.prefix));
+            names.extend(below.map(str::to_owned));
+            false
+        });
+        Ok(listed.await?.then_some(names))
+    }
+}
+
+/// Why there is no answer.
+fn refusal(error: &object_store::Error) -> Refusal {
+    Refusal::of(error).unwrap_or_else(|| {
+        Refusal::failed(format!("the answer is not understood: {}", innermost(error)))
+    })
+}
+
+/// The innermost reason, which says most: a sentence of a parser, with pieces of what a server sent.
+fn innermost(error: &object_store::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string().chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+impl LakeFiles for Remote {
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, LakeError>> {
+        async move { self.found(key, self.download(key).await).await }.boxed()
+    }
+
+    fn exists<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<bool, LakeError>> {
+        async move { Ok(self.found(key, self.look(key).await).await?.is_some()) }.boxed()
+    }
+
+    fn keys_after<'a>(
+        &'a self,
+        after: &'a str,
+        most: usize,
+    ) -> BoxFuture<'a, Result<Option<Vec<String>>, LakeError>> {
+        self.keys(after, most).boxed()
+    }
+
+    fn directories(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, LakeError>> {
+        self.names_of_directories().boxed()
+    }
+
+    fn below(&self, directory: &str) -> Arc<dyn LakeFiles> {
+        let mut root = self.root.clone();
+        root.prefix.push_str(&format!("{directory}/"));
+        root.place.push_str(&format!("/{directory}"));
+        Arc::new(Self::new(root))
+    }
+
+    fn place(&self, key: &str) -> String {
+        let Root { place, .. } = &self.root;
+        if key.is_empty() { place.clone() } else { format!("{place}/{key}") }
+    }
+}
