@@ -1,7 +1,6 @@
 //! Dense ledgers: as many events as a network that is full could have. What storing them costs, and what
 //! each family takes of the disk.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -15,8 +14,9 @@ use orrery::store::{Durability, Store};
 use stellar_xdr::{
     AccountId, ContractEvent, ContractEventBody, ContractEventType, ContractEventV0, ContractId,
     DependentTxCluster, ExtensionPoint, GeneralizedTransactionSet, Hash, Int128Parts,
-    ParallelTxExecutionStage, PublicKey, ScAddress, ScString, ScSymbol, ScVal, TransactionMeta,
-    TransactionPhase, TransactionResultResult, Uint256, VecM,
+    LedgerCloseMetaV2, ParallelTxExecutionStage, PublicKey, ScAddress, ScString, ScSymbol, ScVal,
+    TransactionEnvelope, TransactionMeta, TransactionPhase, TransactionResultMetaV1,
+    TransactionResultResult, Uint256, VecM,
 };
 
 use crate::amplify::{self, Hashes};
@@ -98,43 +98,44 @@ pub fn run(
     Ok(())
 }
 
-/// The recorded ledgers, copied: of each, its smallest smart-contract transaction so often and nothing else, with so
-/// many transfers between accounts that occur nowhere else.
+/// The recorded ledgers, copied, with so many times their smallest smart-contract transaction and nothing else, each
+/// with so many transfers between accounts that occur nowhere else.
 fn dense(recorded: &Recorded) -> Vec<Vec<u8>> {
     let network = recorded.network.id();
+    let models = recorded.ledgers.iter().filter_map(|ledger| smallest(ledger, network));
+    let model = models.min_by_key(|it| xdr(&it.result).len());
+    let mut model = model.expect("there are calls in the recorded ledgers");
+    keep_little(&mut model.result.tx_apply_processing);
     let mut made = 0;
-    amplify::chain_with(recorded, COPIES, |_, ledger| {
-        let successful = ledger.tx_processing.iter();
-        let successful = successful.filter(|it| is_success(&it.result.result.result));
-        let sizes = successful
-            .filter(|it| is_of_contracts(&it.tx_apply_processing))
-            .map(|it| (it.result.transaction_hash.0, xdr(&it.tx_apply_processing).len()));
-        let sizes: HashMap<_, _> = sizes.collect();
+    amplify::chain_with(recorded, COPIES, |number, ledger| {
+        let first = (number * TRANSACTIONS) as i64;
+        let copies = (first..).take(TRANSACTIONS).map(|number| {
+            let (mut envelope, mut hashes) = (model.envelope.clone(), Hashes::new());
+            amplify::vary_envelope(&mut envelope, 1 + number, network, &mut hashes);
+            (envelope, hashes)
+        });
+        let (envelopes, hashes): (Vec<_>, Vec<_>) = copies.unzip();
         let GeneralizedTransactionSet::V1(set) = &mut ledger.tx_set;
-        let mut copied = None;
         edit(&mut set.phases, |phases| {
             for phase in phases {
                 match phase {
                     TransactionPhase::V0(components) => *components = VecM::default(),
                     TransactionPhase::V1(parallel) => {
-                        edit(&mut parallel.execution_stages, |stages| {
-                            copied = only_copies(stages, network, &sizes);
-                        })
+                        let cluster = envelopes.clone().try_into().expect("a few transactions");
+                        let stage = vec![DependentTxCluster(cluster)].try_into().expect("one");
+                        let stages = vec![ParallelTxExecutionStage(stage)];
+                        parallel.execution_stages = stages.try_into().expect("one");
                     }
                 }
             }
         });
-        let Some((model, copies)) = copied else { unreachable!("each recorded ledger has calls") };
         edit(&mut ledger.tx_processing, |transactions| {
-            let model = transactions.iter().find(|it| it.result.transaction_hash.0 == model);
-            let mut model = model.expect("each transaction has a result").clone();
-            keep_little(&mut model.tx_apply_processing);
-            let copy = |hashes| {
-                let mut copy = model.clone();
+            let copy = |hashes: &Hashes| {
+                let mut copy = model.result.clone();
                 amplify::vary_result(&mut copy, hashes);
                 copy
             };
-            *transactions = copies.iter().map(copy).collect();
+            *transactions = hashes.iter().map(copy).collect();
             for transaction in transactions {
                 let TransactionMeta::V4(meta) = &mut transaction.tx_apply_processing else {
                     continue;
@@ -152,6 +153,30 @@ fn dense(recorded: &Recorded) -> Vec<Vec<u8>> {
             }
         });
     })
+}
+
+/// A transaction, and what came of it.
+struct Model {
+    envelope: TransactionEnvelope,
+    result: TransactionResultMetaV1,
+}
+
+/// The smallest smart-contract transaction of a ledger that succeeded.
+fn smallest(ledger: &LedgerCloseMetaV2, network: &NetworkId) -> Option<Model> {
+    let results = ledger.tx_processing.iter().filter(|it| {
+        is_success(&it.result.result.result) && is_of_contracts(&it.tx_apply_processing)
+    });
+    let result = results.min_by_key(|it| xdr(*it).len())?;
+    let GeneralizedTransactionSet::V1(set) = &ledger.tx_set;
+    let stages = set.phases.iter().filter_map(|phase| match phase {
+        TransactionPhase::V1(parallel) => Some(&parallel.execution_stages),
+        TransactionPhase::V0(_) => None,
+    });
+    let clusters = stages.flat_map(|stages| stages.iter()).flat_map(|stage| stage.0.iter());
+    let mut envelopes = clusters.flat_map(|cluster| cluster.0.iter());
+    let hash = result.result.transaction_hash.0;
+    let envelope = envelopes.find(|it| amplify::hashes_of(it, network)[0] == hash)?;
+    Some(Model { envelope: envelope.clone(), result: result.clone() })
 }
 
 fn is_success(result: &TransactionResultResult) -> bool {
@@ -172,34 +197,6 @@ fn keep_little(meta: &mut TransactionMeta) {
             edit(&mut operation.changes.0, |changes| changes.truncate(CHANGES));
         }
     });
-}
-
-/// Copies the smallest transaction of those with a size, and removes all others. Gives its hash, and how the
-/// hashes changed in each copy.
-fn only_copies(
-    stages: &mut Vec<ParallelTxExecutionStage>,
-    network: &NetworkId,
-    sizes: &HashMap<[u8; 32], usize>,
-) -> Option<([u8; 32], Vec<Hashes>)> {
-    let clusters = stages.iter().flat_map(|stage| stage.0.iter());
-    let envelopes = clusters.flat_map(|cluster| cluster.0.iter());
-    let hashed = envelopes.map(|envelope| (amplify::hashes_of(envelope, network)[0], envelope));
-    let models = hashed.filter_map(|(hash, envelope)| Some((sizes.get(&hash)?, hash, envelope)));
-    let (_, hash, model) = models.min_by_key(|(size, ..)| *size)?;
-    let mut all_hashes = Vec::new();
-    let copies: Vec<_> = (1..=TRANSACTIONS as i64)
-        .map(|number| {
-            let (mut envelope, mut hashes) = (model.clone(), Hashes::new());
-            // Further away than the copies of a ledger are from each other.
-            amplify::vary_envelope(&mut envelope, 1000 * number, network, &mut hashes);
-            all_hashes.push(hashes);
-            envelope
-        })
-        .collect();
-    let cluster = DependentTxCluster(copies.try_into().expect("a few transactions"));
-    let stage = vec![cluster].try_into().expect("one cluster");
-    *stages = vec![ParallelTxExecutionStage(stage)];
-    Some((hash, all_hashes))
 }
 
 /// An event as the contract of an asset emits it, with accounts and an amount of its own.

@@ -136,6 +136,7 @@ fn kind(path: &Path) -> &'static str {
         "acknowledged" => "acknowledged",
         "token-signing-key" | "tokens.jsonl" => "secret",
         "compiled-code-key" => "key of compiled code",
+        "webhook-secrets-key" => "key of webhook secrets",
         _ if name.ends_with(".sst") => "table",
         _ if name.ends_with(".log") => "log",
         _ if name.starts_with("MANIFEST-") => "MANIFEST",

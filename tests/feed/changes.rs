@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use orrery::store::{Consumed, ConsumerEffects, Durability, Fault, Store, StoreError, WriteKind};
 
@@ -29,8 +30,6 @@ fn changes_from_outside_and_steps_take_turns_and_lose_nothing() {
     let directory = scratch();
     let store = Arc::new(open(directory.path(), &[WITNESS]));
     let (threads, changes) = (8, 40);
-    let writes = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&writes);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let feeder = scope.spawn(|| {
@@ -45,10 +44,6 @@ fn changes_from_outside_and_steps_take_turns_and_lose_nothing() {
             }
         });
         add(&store, FIRST..=FIRST + LEDGERS - 1, Durability::Synced);
-        store.faults().plan(move |_| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            None
-        });
         let changing: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
@@ -68,14 +63,46 @@ fn changes_from_outside_and_steps_take_turns_and_lose_nothing() {
         done.store(true, Ordering::SeqCst);
         feeder.join().unwrap();
     });
-    let writes = writes.load(Ordering::SeqCst);
-    assert!(writes < threads * changes, "those that come at once share a write: {writes}");
     let total = threads * changes + u64::from(LEDGERS);
     assert_eq!(stored(&store, KEY), Some(total.to_be_bytes().to_vec()));
     store.change_consumer_rows(WITNESS.name, |effects| effects.delete("order", KEY)).unwrap();
     assert_all_once(&store);
     drop(store);
     assert_all_once(&open(directory.path(), &[WITNESS]));
+}
+
+/// While one change is being written, others come; they share the next write.
+#[test]
+fn changes_that_come_at_once_share_a_write() {
+    const OTHERS: u64 = 8;
+    let directory = scratch();
+    let store = open(directory.path(), &[WITNESS]);
+    let (writes, come) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (counted, coming) = (Arc::clone(&writes), Arc::clone(&come));
+    store.faults().plan(move |_| {
+        if counted.fetch_add(1, Ordering::SeqCst) == 0 {
+            while coming.load(Ordering::SeqCst) < OTHERS {
+                std::thread::yield_now();
+            }
+            // They have said that they are about to ask; nothing tells when they have.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        None
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| store.change_consumer_rows(WITNESS.name, add_one).unwrap());
+        while writes.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        for _ in 0..OTHERS {
+            scope.spawn(|| {
+                come.fetch_add(1, Ordering::SeqCst);
+                store.change_consumer_rows(WITNESS.name, add_one).unwrap()
+            });
+        }
+    });
+    assert!(writes.load(Ordering::SeqCst) < 1 + OTHERS, "{writes:?}");
+    assert_eq!(stored(&store, KEY), Some((1 + OTHERS).to_be_bytes().to_vec()));
 }
 
 #[test]

@@ -230,7 +230,7 @@ mod tests {
             (at(""), "it is empty"),
             (at("ftp://bucket/x"), "ftp:// is not known"),
             (at("az://container/x"), "AZURE_STORAGE_ACCOUNT"),
-            (at("s3://a b/x"), "s3://bucket/prefix"),
+            (at("s3://a b/x"), "invalid domain character"),
             (at("gs://bucket/a//b"), "nothing empty"),
             (at("s3:///prefix"), "s3://bucket/prefix"),
             (at("s3://bucket/a/../b"), "without . and .."),

@@ -9,6 +9,10 @@ use crate::domain::LedgerSeq;
 /// Bytes that a step has left after which it takes no further ledger.
 const MOST_AT_ONCE: usize = 4 << 20;
 
+/// Places after which a cursor is written although there is nothing else to write: how many ledgers are looked
+/// at again after a crash.
+const PLACES_UNWRITTEN: u64 = 1024;
+
 /// What came of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consumed {
@@ -24,8 +28,8 @@ pub enum Consumed {
 impl Store {
     /// Hands a consumer the ledgers after its cursor, `most` places at a time, and writes what `work` leaves
     /// together with the cursor: all of it or nothing. Ledgers that are lost to it are passed over. When
-    /// nothing is left to be written, neither is the cursor: that is done with the next write
-    /// ([`Self::passed`]).
+    /// nothing is left of them, the cursor is not written at once either: that is done with the next write,
+    /// by [`Self::write_cursors`], or after some ledgers.
     ///
     /// No row of the consumer is changed by others meanwhile ([`Self::change_consumer_rows`]).
     ///
@@ -67,7 +71,9 @@ impl Store {
             }
         }
         let lost = effects.lost().clone();
-        let has_left = !effects.is_empty() || !lost.is_empty();
+        let is_passed_over = handed.len() as u64 != place - from;
+        let is_far = place / PLACES_UNWRITTEN != from / PLACES_UNWRITTEN;
+        let has_left = !effects.is_empty() || !lost.is_empty() || is_passed_over || is_far;
         let name = name.to_owned();
         let moved = move |known: &Known| -> Result<Option<Vec<Update>>, StoreError> {
             let now = known.get(&name).ok_or_else(|| StoreError::UnknownConsumer(name.clone()))?;

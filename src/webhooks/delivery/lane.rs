@@ -21,6 +21,8 @@ pub struct Lane {
     /// The server that its deliveries go to.
     pub server: Arc<str>,
     parts: [Part; 4],
+    /// What has to be noted before anything more is sent: it ends the subscription's deliveries.
+    last: Option<Queued>,
 }
 
 /// What of it is of one class.
@@ -54,7 +56,7 @@ impl Lane {
     /// Of a subscription of which nothing has been read.
     pub fn new(subscription: Arc<Subscription>) -> Self {
         let server = subscription.endpoint.origin().into();
-        Self { subscription, server, parts: Default::default() }
+        Self { subscription, server, parts: Default::default(), last: None }
     }
 
     /// What is of a class.
@@ -81,6 +83,9 @@ impl Lane {
         view: &ConsumerView<'_>,
     ) -> Result<Next, StoreError> {
         let id = self.subscription.id;
+        if self.last.is_some() {
+            return Ok(Next::Nothing);
+        }
         let part = self.part(class);
         if part.in_flight >= most_in_flight(class) && !whenever {
             return Ok(Next::Nothing);
@@ -123,9 +128,20 @@ impl Lane {
         part.in_flight = part.in_flight.saturating_sub(1);
     }
 
-    /// What came of something is noted: it is not in the queue any more.
-    pub fn noted(&mut self, queued: &Queued) {
+    /// Nothing more is sent until what came of this is noted.
+    pub fn ends_with(&mut self, queued: Queued) {
+        self.last = Some(queued);
+    }
+
+    /// What came of something is noted: it is not in the queue any more. Says whether more is sent from now
+    /// on.
+    pub fn noted(&mut self, queued: &Queued) -> bool {
         self.part(queued.class).busy.remove(&(queued.due, queued.number));
+        let was_last = self.last == Some(*queued);
+        if was_last {
+            self.last = None;
+        }
+        was_last
     }
 
     /// Something is in the queue that was not there before, and is due at that time.

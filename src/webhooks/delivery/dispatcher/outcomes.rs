@@ -60,6 +60,12 @@ impl Dispatcher {
             error: Some("the attempt was broken off".to_owned()),
         });
         let outcome = self.judge(&attempted, &delivery, queued, now);
+        if matches!(outcome, Outcome::Gone)
+            && queued.number.test().is_none()
+            && let Some(lane) = self.lanes.get_mut(&id)
+        {
+            lane.ends_with(queued);
+        }
         self.note(Note {
             queued,
             round: delivery.round,
@@ -111,7 +117,7 @@ impl Dispatcher {
         self.unwritten = self.unwritten.saturating_sub(1);
         let id = written.queued.subscription;
         let Some(lane) = self.lanes.get_mut(&id) else { return };
-        lane.noted(&written.queued);
+        let goes_on = lane.noted(&written.queued);
         if written.is_finished {
             lane.subscription.count_waiting(-1);
         }
@@ -119,7 +125,7 @@ impl Dispatcher {
             lane.add(next.class, next.due);
             self.due(id, next.class, next.due);
         }
-        if written.is_disabled {
+        if written.is_disabled || goes_on {
             Class::ALL.into_iter().for_each(|class| self.wake(id, class));
         }
     }
