@@ -37,7 +37,7 @@ const LISTINGS: [&str; 2] = ["list-type=2", "comp=list"];
 /// The root of a listing's document.
 const LISTS: [&str; 2] = ["<ListBucketResult", "<EnumerationResults"];
 /// Stands for a question without the object's bytes where `HEAD` is not known.
-const FIRST_BYTE: HeaderValue = HeaderValue::from_static("bytes=0-0");
+static FIRST_BYTE: HeaderValue = HeaderValue::from_static("bytes=0-0");
 
 /// Why there is no answer, as [`Refusal::of`] finds it in what `object_store` makes of it.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -108,7 +108,7 @@ impl Transport {
             }
         }
         *request.method_mut() = Method::GET;
-        request.headers_mut().insert(RANGE, FIRST_BYTE);
+        request.headers_mut().insert(RANGE, FIRST_BYTE.clone());
         self.ask(request).await
     }
 
@@ -125,12 +125,14 @@ impl Transport {
         let sent = asked.send().await;
         let response = sent.map_err(|error| Refusal::failed(HttpError::from(error)))?;
         let status = response.status();
-        if !status.is_success() && !(looks && status == StatusCode::RANGE_NOT_SATISFIABLE) {
+        // It is there, and empty.
+        let is_empty = looks && status == StatusCode::RANGE_NOT_SATISFIABLE;
+        if !(status.is_success() || is_empty) {
             return Err(judge(response).await);
         }
         let mut headers = response.headers().clone();
         let body = if looks {
-            headers.entry(CONTENT_LENGTH).or_insert(0.into());
+            headers.entry(CONTENT_LENGTH).or_insert(HeaderValue::from(0));
             Bytes::new()
         } else {
             let body = whole_body(response).await?;
@@ -141,6 +143,9 @@ impl Transport {
             return Err(Refusal::failed("the listing is not understood: it is something else"));
         }
         let mut answer = HttpResponse::new(body.into());
+        if !looks {
+            *answer.status_mut() = status;
+        }
         *answer.headers_mut() = headers;
         Ok(answer)
     }
