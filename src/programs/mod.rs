@@ -1,9 +1,10 @@
 //! Custom indexing programs: which there are, how they are run again on what a transaction began
 //! with, and what becomes of what they emit. Knows no HTTP and no SQL.
 //!
-//! Each program is a consumer of the store's feed ([`crate::store`]). Three threads take programs by turns ([`lanes`]) and run each on its next ledger ([`runner`]); what the runs leave is
-//! written at once, with how far the program has got. Another thread brings rows into the tables
-//! ([`feeder`]), two work off backfills ([`backfills`]). None of them holds up ingestion.
+//! Each program is a consumer of the store's feed ([`crate::store`]). Threads for new ledgers take programs by turns
+//! ([`lanes`]) and run each on its next ledger ([`runner`]); what the runs leave is written at once, with how far the
+//! program has got. Other threads bring rows into the tables ([`feeder`]), and others run programs on ledgers that were
+//! stored before they were deployed ([`backfills`]). None of them holds up ingestion.
 
 pub mod backfill;
 mod backfill_turn;
