@@ -4,21 +4,17 @@
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use orrery::config::{Config, SourceKind, Start};
+use orrery::config::{SourceKind, Start};
 use orrery::control::{BackfillOrder, BackfillRequest, BackfillState, Client};
 use orrery::domain::{LedgerSeq, Network, StartPoint};
-use orrery::service::{self, Ledgers, sources};
 use orrery::source::records;
 use tempfile::TempDir;
-use tokio::runtime::Runtime;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::measure::{REPETITIONS, Sample, Sides, alternate};
 use crate::report::{Goal, Report, Row};
+use crate::running::Running;
 
 /// Of the backfill against a full decode.
 const CATCH_UP: Goal = Goal::at_least(1.2, 2.5);
@@ -83,11 +79,21 @@ impl Scene<'_> {
         self.backfilled(with_live).expect("the lake holds a valid chain")
     }
 
+    /// A service that follows a lake, or nothing.
+    fn start(&self, lake: Option<&LakeDirectory>) -> Result<Running, Box<dyn Error>> {
+        Running::start(self.network, self.directory, |config| {
+            config.source.start = Start(Some(StartPoint::Oldest));
+            if let Some(lake) = lake {
+                (config.source.kind, config.source.path) = (SourceKind::Lake, lake.text());
+            }
+        })
+    }
+
     /// Ledgers per second of a backfill.
     fn backfilled(&self, with_live: bool) -> Result<f64, Box<dyn Error>> {
         let lake = LakeDirectory::new(self.network, self.directory)?;
         lake.add(&self.live[0])?;
-        let service = Running::start(self.network, with_live.then_some(&lake), self.directory)?;
+        let service = self.start(with_live.then_some(&lake))?;
         if with_live {
             service.until_stored(sequence(&self.live[0])?)?;
         }
@@ -126,7 +132,7 @@ impl Scene<'_> {
     /// Ledgers per second when the archive itself is followed.
     fn followed(&self) -> Result<f64, Box<dyn Error>> {
         let begun = Instant::now();
-        let service = Running::start(self.network, Some(&self.archive), self.directory)?;
+        let service = self.start(Some(&self.archive))?;
         service.until_stored(sequence(&self.older[self.older.len() - 1])?)?;
         let speed = self.older.len() as f64 / begun.elapsed().as_secs_f64();
         service.stop()?;
@@ -136,66 +142,6 @@ impl Scene<'_> {
 
 fn sequence(xdr: &[u8]) -> Result<LedgerSeq, String> {
     records::sequence_of(xdr)
-}
-
-/// A service in this process, with a data directory of its own.
-struct Running {
-    data: TempDir,
-    ledgers: Arc<Ledgers>,
-    stop: watch::Sender<bool>,
-    served: JoinHandle<Result<(), String>>,
-    runtime: Runtime,
-}
-
-impl Running {
-    fn start(
-        network: &Network,
-        lake: Option<&LakeDirectory>,
-        directory: &Path,
-    ) -> Result<Self, Box<dyn Error>> {
-        let data = tempfile::tempdir_in(directory)?;
-        let mut config = Config { data_dir: data.path().to_owned(), ..Config::default() };
-        config.index.classic_events = true;
-        config.source.kind = SourceKind::None;
-        config.source.start = Start(Some(StartPoint::Oldest));
-        if let Some(lake) = lake {
-            (config.source.kind, config.source.path) = (SourceKind::Lake, lake.text());
-        }
-        let ledgers = Arc::new(Ledgers::open(&config, Some(network))?);
-        let (stop, stopped) = watch::channel(false);
-        let runtime = Runtime::new()?;
-        let (entrances, following) = runtime.block_on(async {
-            let entrances = service::listen(([127, 0, 0, 1], 0).into(), data.path()).await?;
-            Ok::<_, Box<dyn Error>>((entrances, sources::following(&config, &ledgers).await?))
-        })?;
-        let tokens = Arc::new(service::open_tokens(data.path(), network, &config.auth)?);
-        let served = runtime.spawn({
-            let ledgers = Arc::clone(&ledgers);
-            async move {
-                let opener = sources::opener(&config, &ledgers);
-                let ran =
-                    service::run(ledgers, tokens, &config, entrances, following, opener, stopped);
-                ran.await.map_err(|error| error.to_string())
-            }
-        });
-        Ok(Self { data, ledgers, stop, served, runtime })
-    }
-
-    fn until_stored(&self, ledger: LedgerSeq) -> Result<(), Box<dyn Error>> {
-        let begun = Instant::now();
-        while self.ledgers.store().status().latest().is_none_or(|latest| latest < ledger) {
-            if begun.elapsed() > PATIENCE {
-                return Err(format!("ledger {ledger} is not stored").into());
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        Ok(())
-    }
-
-    fn stop(self) -> Result<(), Box<dyn Error>> {
-        self.stop.send(true)?;
-        Ok(self.runtime.block_on(self.served)??)
-    }
 }
 
 /// A lake of files with one ledger each, compressed as those of the public networks are.

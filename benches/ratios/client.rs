@@ -68,6 +68,14 @@ impl Client {
     }
 }
 
+/// What a head says about the length of the body.
+pub fn content_length(head: &str) -> Option<usize> {
+    head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+    })
+}
+
 /// Of an answer whose head has come: its status, and where its body begins and ends.
 struct Answer {
     status: String,
@@ -81,11 +89,7 @@ impl Answer {
             return Ok(None);
         };
         let text = String::from_utf8_lossy(&bytes[..head]);
-        let length = text.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length")
-                .then(|| value.trim().parse::<usize>().ok())?
-        });
+        let length = content_length(&text);
         let status = text.split(' ').nth(1).unwrap_or_default().to_owned();
         match length {
             Some(length) => Ok(Some(Self { status, start: head + 4, end: head + 4 + length })),

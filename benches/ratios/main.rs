@@ -29,6 +29,7 @@ mod measure;
 mod neighbours;
 mod pages;
 mod process;
+mod pushes;
 mod recorded;
 // Tests use the rest.
 #[allow(dead_code)]
@@ -36,14 +37,19 @@ mod recorded;
 mod replay;
 mod report;
 mod rows;
+mod running;
 mod runs;
+mod sink;
 mod size;
 mod sql;
 mod stores;
+mod streams;
+mod subscribers;
 mod swaps;
 mod upstream;
 mod variation;
 mod visible;
+mod webhooks;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -123,6 +129,7 @@ fn measure(
         dense::run(&public, directory, report)?;
     }
     programs(arguments, data, &public, directory, report)?;
+    pushes(arguments, &public, directory, report)?;
     queries(arguments, &public, directory, report)
 }
 
@@ -155,6 +162,26 @@ fn programs(
     }
     if arguments.wants("backfills") {
         backfills::run(public, directory, report)?;
+    }
+    Ok(())
+}
+
+/// Everything about events that are pushed to those who want them.
+fn pushes(
+    arguments: &Arguments,
+    public: &Recorded,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let wanted = |goal: &str| arguments.wants(goal);
+    if arguments.wants_any(&["P19", "P20", "webhooks"]) {
+        webhooks::run(public, wanted, directory, report)?;
+    }
+    if arguments.wants("subscribers") {
+        subscribers::run(public, directory, report)?;
+    }
+    if arguments.wants("streams") {
+        streams::run(public, directory, report)?;
     }
     Ok(())
 }

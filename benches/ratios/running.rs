@@ -1,0 +1,138 @@
+//! The whole service in this process, as `orrery serve` runs it: HTTP interface, consumers of the feed, and those
+//! who send deliveries.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use orrery::auth::{IssueRequest, Tokens};
+use orrery::config::{Config, SourceKind};
+use orrery::domain::{LedgerSeq, Network};
+use orrery::service::{self, Ledgers, sources};
+use orrery::source::RawLedger;
+use orrery::store::{Durability, Store};
+use orrery::webhooks::CONSUMER;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::client::Client;
+use crate::indexing::raw;
+
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// A repetition takes seconds; one that hangs ends the run.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A service with a data directory of its own.
+pub struct Running {
+    pub data: TempDir,
+    pub address: SocketAddr,
+    ledgers: Arc<Ledgers>,
+    tokens: Arc<Tokens>,
+    stop: watch::Sender<bool>,
+    served: JoinHandle<Result<(), String>>,
+    runtime: Runtime,
+}
+
+impl Running {
+    /// Starts one that follows nothing, unless `adjust` says otherwise. It knows no rate limit, and events of
+    /// classic operations are indexed.
+    pub fn start(
+        network: &Network,
+        parent: &Path,
+        adjust: impl FnOnce(&mut Config),
+    ) -> Result<Self, Box<dyn Error>> {
+        let data = tempfile::tempdir_in(parent)?;
+        let mut config = Config { data_dir: data.path().to_owned(), ..Config::default() };
+        config.index.classic_events = true;
+        config.limits.requests_per_second = 0;
+        config.limits.burst = 0;
+        config.source.kind = SourceKind::None;
+        adjust(&mut config);
+        let ledgers = Arc::new(Ledgers::open(&config, Some(network))?);
+        let (stop, stopped) = watch::channel(false);
+        let runtime = Runtime::new()?;
+        let (entrances, following) = runtime.block_on(async {
+            let entrances = service::listen(([127, 0, 0, 1], 0).into(), data.path()).await?;
+            Ok::<_, Box<dyn Error>>((entrances, sources::following(&config, &ledgers).await?))
+        })?;
+        let address = entrances.address;
+        let tokens = Arc::new(service::open_tokens(data.path(), network, &config.auth)?);
+        let served = runtime.spawn({
+            let (ledgers, tokens) = (Arc::clone(&ledgers), Arc::clone(&tokens));
+            async move {
+                let opener = sources::opener(&config, &ledgers);
+                let ran =
+                    service::run(ledgers, tokens, &config, entrances, following, opener, stopped);
+                ran.await.map_err(|error| error.to_string())
+            }
+        });
+        Ok(Self { data, address, ledgers, tokens, stop, served, runtime })
+    }
+
+    /// What is stored.
+    pub fn store(&self) -> &Store {
+        self.ledgers.store()
+    }
+
+    /// A token of somebody.
+    pub fn token(&self, owner: &str) -> Result<String, Box<dyn Error>> {
+        Ok(self.tokens.issue(&IssueRequest::for_owner(owner))?.token)
+    }
+
+    /// A connection of somebody.
+    pub fn client(&self, owner: &str) -> Result<Client, Box<dyn Error>> {
+        Ok(Client::connect(self.address, &self.token(owner)?)?)
+    }
+
+    /// Stores ledgers as a network closes them, each on disk before the next.
+    pub fn ingest(
+        &self,
+        ledgers: impl Iterator<Item = RawLedger>,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let ledgers = ledgers.map(Ok::<_, Infallible>);
+        Ok(self.ledgers.store_all(ledgers, Durability::Synced, |_| {})?)
+    }
+
+    /// The same for their bytes; says how many seconds it takes.
+    pub fn seconds_to_ingest(&self, ledgers: &[Vec<u8>]) -> Result<f64, Box<dyn Error>> {
+        let ledgers: Vec<_> = ledgers.iter().map(|xdr| raw(xdr)).collect();
+        let begun = Instant::now();
+        self.ingest(ledgers.into_iter()).map_err(|error| error.to_string())?;
+        Ok(begun.elapsed().as_secs_f64())
+    }
+
+    /// Waits until a ledger is stored.
+    pub fn until_stored(&self, ledger: LedgerSeq) -> Result<(), Box<dyn Error>> {
+        let is_stored = || self.store().status().latest().is_some_and(|latest| latest >= ledger);
+        until(&format!("ledger {ledger} is stored"), is_stored)
+    }
+
+    /// Waits until all deliveries of what is stored have been made.
+    pub fn until_deliveries_made(&self) -> Result<(), Box<dyn Error>> {
+        let is_done = || self.store().consumer(CONSUMER).is_some_and(|it| it.lag == 0);
+        until("all deliveries are made", is_done)
+    }
+
+    /// Ends it.
+    pub fn stop(self) -> Result<(), Box<dyn Error>> {
+        self.stop.send(true)?;
+        Ok(self.runtime.block_on(self.served)??)
+    }
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) -> Result<(), Box<dyn Error>> {
+    let begun = Instant::now();
+    while !condition() {
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("in vain: {what}").into());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! A thousand clients that read streams of events at once: how soon each of them has the events of a ledger.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+
+use crate::indexing::{Busy, raw};
+use crate::measure::{REPETITIONS, Sample, quantile};
+use crate::pushes::Load;
+use crate::recorded::Recorded;
+use crate::report::{Goal, Report, Row};
+use crate::running::{Running, until};
+
+const SOON: Goal = Goal::at_most(50.0, 15.0);
+
+const STREAMS: usize = 1000;
+/// Streams with one token: fewer than one may have.
+const PER_TOKEN: usize = 50;
+/// Copies of the recorded ledgers in one repetition; the first warms up.
+const COPIES: u64 = 5;
+/// Events of each ledger that the streams want.
+const EVENTS: usize = 2;
+/// After all streams have the events of one ledger, until the next closes.
+const PAUSE: Duration = Duration::from_millis(20);
+/// What every message has, and nothing else in a stream.
+const DATA: &[u8] = b"\ndata: ";
+
+/// Measures it.
+pub fn run(
+    recorded: &Recorded,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let busy = Busy::new(recorded, COPIES, EVENTS);
+    let counts = Load::of(busy.network, &busy.ledgers, directory)?.counts(busy.deposits());
+    if counts.contains(&0) {
+        return Err("a ledger has no event for the streams".into());
+    }
+    let (mut worst, mut usual) = (Vec::new(), Vec::new());
+    for _ in 0..REPETITIONS {
+        let times = repetition(&busy, &counts, recorded.ledgers.len(), directory)?;
+        worst.push(quantile(&times, 0.99));
+        usual.push(quantile(&times, 0.5));
+    }
+    report.note(format!(
+        "Streams: {STREAMS} clients read one contract's {} events of each ledger, of a thousand events in all; {} ledgers \
+         a repetition, one at a time; until a client has the last of them, of all clients and ledgers, the median is \
+         {:.1} ms. The clients are one thread of the same process.",
+        counts.iter().sum::<usize>() / counts.len(),
+        busy.ledgers.len() - recorded.ledgers.len(),
+        Sample::from(usual).median(),
+    ));
+    let name = "Ledger bytes to each of 1,000 streams, p99";
+    report.add(Row::absolute(name, "ms", Sample::from(worst), SOON));
+    Ok(())
+}
+
+/// When streams had all events of a ledger, in the order in which that came about.
+type Arrivals = Arc<Mutex<Vec<Instant>>>;
+
+/// How long each ledger took to each stream, but the first ones, in milliseconds.
+fn repetition(
+    busy: &Busy<'_>,
+    counts: &[usize],
+    first: usize,
+    directory: &Path,
+) -> Result<Vec<f64>, Box<dyn Error>> {
+    let many = NonZeroU32::new(4 * STREAMS as u32).ok_or("there are streams")?;
+    let service = Running::start(busy.network, directory, |config| {
+        config.http.connections = many;
+        config.limits.connections_per_address = many;
+        config.limits.streams = many;
+    })?;
+    let tokens: Vec<_> = (0..STREAMS.div_ceil(PER_TOKEN))
+        .map(|number| service.token(&format!("reader-{number}")))
+        .collect::<Result<_, _>>()?;
+    let (opened, had) = (Arrivals::default(), Arrivals::default());
+    // Clients that fail are told of when they are missed.
+    let failed: Arc<Mutex<Option<String>>> = Arc::default();
+    let clients = Clients::start(service.address, busy, counts, tokens, &opened, &had, &failed)?;
+    let all = |arrivals: &Arrivals, count: usize| {
+        let is_there = || arrivals.lock().len() >= count || failed.lock().is_some();
+        until(&format!("{count} arrivals"), is_there)?;
+        let failed = failed.lock().take();
+        failed.map_or(Ok(()), |why| Err(Box::<dyn Error>::from(why)))
+    };
+    all(&opened, STREAMS)?;
+    let mut times = Vec::with_capacity(STREAMS * busy.ledgers.len());
+    thread::scope(|scope| -> Result<(), Box<dyn Error>> {
+        let (closed, ledgers) = sync_channel(1);
+        let ingesting = scope.spawn(|| service.ingest(ledgers.into_iter()));
+        for (number, xdr) in busy.ledgers.iter().enumerate() {
+            let ledger = raw(xdr);
+            let begun = Instant::now();
+            if closed.send(ledger).is_err() {
+                break;
+            }
+            all(&had, STREAMS)?;
+            let arrivals = std::mem::take(&mut *had.lock());
+            if number >= first {
+                let ms = |at: &Instant| at.duration_since(begun).as_secs_f64() * 1e3;
+                times.extend(arrivals.iter().map(ms));
+            }
+            thread::sleep(PAUSE);
+        }
+        drop(closed);
+        let ingested = ingesting.join().map_err(|_| "ingestion panicked")?;
+        ingested.map_err(|error| Box::<dyn Error>::from(error.to_string()))
+    })?;
+    drop(clients);
+    service.stop()?;
+    Ok(times)
+}
+
+/// The clients, until this is dropped.
+struct Clients(Option<tokio::runtime::Runtime>);
+
+impl Clients {
+    fn start(
+        address: SocketAddr,
+        busy: &Busy<'_>,
+        counts: &[usize],
+        tokens: Vec<String>,
+        opened: &Arrivals,
+        had: &Arrivals,
+        failed: &Arc<Mutex<Option<String>>>,
+    ) -> Result<Self, Box<dyn Error>> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let counts: Arc<[usize]> = counts.into();
+        for number in 0..STREAMS {
+            let request = format!(
+                "GET /rest/events/stream?contract_id={} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
+                busy.deposits(),
+                tokens[number / PER_TOKEN],
+            );
+            let (counts, failed) = (Arc::clone(&counts), Arc::clone(failed));
+            let (opened, had) = (Arc::clone(opened), Arc::clone(had));
+            runtime.spawn(async move {
+                let ended = read(address, &request, &counts, &opened, &had).await;
+                if let Err(error) = ended {
+                    failed.lock().get_or_insert_with(|| error.to_string());
+                }
+            });
+        }
+        Ok(Self(Some(runtime)))
+    }
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Reads one stream until it has had the events of all ledgers.
+async fn read(
+    address: SocketAddr,
+    request: &str,
+    counts: &[usize],
+    opened: &Arrivals,
+    had: &Arrivals,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    stream.write_all(request.as_bytes()).await?;
+    let (mut buffer, mut filled) = (vec![0; 64 << 10], 0);
+    // The head, and what a stream begins with: its position.
+    while !contains(&buffer[..filled], b"\nid: ") {
+        filled += match stream.read(&mut buffer[filled..]).await? {
+            0 => return Err(String::from_utf8_lossy(&buffer[..filled]).into()),
+            read => read,
+        };
+    }
+    if !buffer.starts_with(b"HTTP/1.1 200") {
+        return Err(String::from_utf8_lossy(&buffer[..filled]).into());
+    }
+    opened.lock().push(Instant::now());
+    for count in counts {
+        let mut messages = 0;
+        filled = 0;
+        while messages < *count {
+            let read = match stream.read(&mut buffer[filled..]).await? {
+                0 => return Err("a stream ended".into()),
+                read => read,
+            };
+            filled += read;
+            messages += buffer[..filled].windows(DATA.len()).filter(|part| *part == DATA).count();
+            // What may be the beginning of the next one.
+            let kept = filled.min(DATA.len() - 1);
+            buffer.copy_within(filled - kept..filled, 0);
+            filled = kept;
+        }
+        had.lock().push(Instant::now());
+    }
+    Ok(())
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}

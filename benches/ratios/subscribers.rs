@@ -1,0 +1,145 @@
+//! Ten thousand subscriptions on one contract, each to what happens to an account of its own: what they cost
+//! ingestion.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::Path;
+use std::thread;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use orrery::domain::ContractId;
+use serde_json::json;
+use stellar_xdr::{AccountId, PublicKey, ScAddress, ScVal, Uint256};
+
+use crate::amplify;
+use crate::measure::{REPETITIONS, Sides};
+use crate::pushes::{Load, subscribe};
+use crate::recorded::{Recorded, xdr};
+use crate::report::{Goal, Report, Row};
+use crate::running::Running;
+use crate::sink::Sink;
+use crate::variation::spread;
+use crate::webhooks::{start, until_none_waits};
+
+/// Of ingestion beside them against ingestion without.
+const BESIDE: Goal = Goal::at_least(0.9, 1.0);
+
+/// Owners, and subscriptions of each: as many as one may have.
+const OWNERS: usize = 10;
+const EACH: usize = 1000;
+/// One in so many is to an account that is active.
+const ACTIVE: usize = 10;
+/// Copies of the recorded ledgers in one repetition, and before the first.
+const COPIES: usize = 8;
+const FIRST: usize = 1;
+
+/// Measures it.
+pub fn run(
+    recorded: &Recorded,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let ledgers = amplify::chain(recorded, (FIRST + REPETITIONS * COPIES) as u64);
+    let load = Load::of(&recorded.network, &ledgers, directory)?;
+    let contract = load.busiest()?;
+    let (accounts, matches) = accounts(&load, contract);
+    let sink = Sink::start()?;
+    let beside = start(&recorded.network, directory)?;
+    let alone = start(&recorded.network, directory)?;
+    subscribe_all(&beside, &sink, contract, &accounts)?;
+    let (first, rest) = ledgers.split_at(FIRST * recorded.ledgers.len());
+    for service in [&beside, &alone] {
+        service.seconds_to_ingest(first)?;
+    }
+    until_delivered(&beside)?;
+    let mut sides = Vec::new();
+    for ledgers in rest.chunks(COPIES * recorded.ledgers.len()) {
+        let seconds = beside.seconds_to_ingest(ledgers)?;
+        until_delivered(&beside)?;
+        sides.push((seconds, alone.seconds_to_ingest(ledgers)?));
+    }
+    let came = sink.count();
+    if came != matches {
+        return Err(format!("{came} deliveries came of {matches}").into());
+    }
+    report.note(format!(
+        "Subscribers: {} subscriptions of {OWNERS} owners on the contract with the most events, each to another value \
+         of the second topic, one in {ACTIVE} of them to one that occurs; {matches} deliveries of {} ledgers, with {} \
+         events of the contract.",
+        OWNERS * EACH,
+        ledgers.len(),
+        load.counts(contract).iter().sum::<usize>(),
+    ));
+    let per_repetition = (COPIES * recorded.ledgers.len()) as f64;
+    let sides = sides.into_iter().collect::<Sides>().inverse(per_repetition);
+    let name = "Ingestion with 10,000 subscriptions on one contract / without";
+    report.add(Row::new(name, "ledgers/s", sides, BESIDE));
+    beside.stop()?;
+    alone.stop()
+}
+
+/// Second topics to subscribe to, and how many events of the contract match one of them.
+fn accounts(load: &Load, contract: ContractId) -> (Vec<Vec<u8>>, usize) {
+    let events = || {
+        let of = load.ledgers().flatten().filter(|event| event.contract == Some(contract.0));
+        of.filter_map(|event| event.topic2.as_ref())
+    };
+    let occurring: BTreeSet<&Vec<u8>> = events().collect();
+    let active = OWNERS * EACH / ACTIVE;
+    let step = (occurring.len() / active).max(1);
+    let chosen: BTreeSet<&Vec<u8>> = occurring.into_iter().step_by(step).take(active).collect();
+    let matches = events().filter(|topic| chosen.contains(topic)).count();
+    let silent = (0..).map(|number| {
+        let key = Uint256(spread(number + (1 << 52)));
+        let account = AccountId(PublicKey::PublicKeyTypeEd25519(key));
+        xdr(&ScVal::Address(ScAddress::Account(account)))
+    });
+    let all = chosen.into_iter().cloned().chain(silent).take(OWNERS * EACH);
+    (all.collect(), matches)
+}
+
+/// Makes the subscriptions, those of all owners at once.
+fn subscribe_all(
+    service: &Running,
+    sink: &Sink,
+    contract: ContractId,
+    topics: &[Vec<u8>],
+) -> Result<(), Box<dyn Error>> {
+    let subscribe_one = |owner: usize, topics: &[Vec<u8>]| -> Result<(), Box<dyn Error>> {
+        let mut client = service.client(&owner_name(owner))?;
+        for topic in topics {
+            let wanted = json!({
+                "webhook_endpoint": sink.url("hook"),
+                "contract_ids": [contract.to_string()],
+                "topic2": STANDARD.encode(topic),
+            });
+            subscribe(&mut client, &wanted)?;
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let owners: Vec<_> = (0..OWNERS)
+            .zip(topics.chunks(EACH))
+            .map(|(owner, topics)| {
+                scope.spawn(move || subscribe_one(owner, topics).map_err(|error| error.to_string()))
+            })
+            .collect();
+        for owner in owners {
+            owner.join().map_err(|_| "an owner panicked")??;
+        }
+        Ok(())
+    })
+}
+
+fn until_delivered(service: &Running) -> Result<(), Box<dyn Error>> {
+    service.until_deliveries_made()?;
+    for owner in 0..OWNERS {
+        until_none_waits(service, &owner_name(owner))?;
+    }
+    Ok(())
+}
+
+fn owner_name(number: usize) -> String {
+    format!("owner-{number}")
+}

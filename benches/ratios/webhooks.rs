@@ -1,0 +1,311 @@
+//! P19, P20 and webhooks: how fast events are delivered, how soon, and what that costs ingestion. Deliveries go
+//! through the whole service to a receiver in this process.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use orrery::domain::{ContractId, Network};
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use crate::amplify;
+use crate::indexing::raw;
+use crate::measure::{REPETITIONS, Sample, Sides, quantile};
+use crate::pushes::{Load, subscribe, waiting};
+use crate::recorded::Recorded;
+use crate::report::{Goal, Report, Row};
+use crate::running::{Running, until};
+use crate::sink::{Posted, Sink};
+
+const P19: Goal = Goal::at_least(0.7, 0.95);
+const P20: Goal = Goal::at_most(100.0, 15.0);
+/// Of ingestion while a subscription takes a popular contract's events against ingestion alone.
+const BESIDE_WEBHOOKS: Goal = Goal::at_least(0.7, 0.95);
+
+/// Subscriptions to the same events, which is how many attempts one server gets at a time; and connections of
+/// the client that they are compared with.
+const SUBSCRIPTIONS: usize = 8;
+/// Deliveries in one repetition of P19, at least.
+const DELIVERIES: usize = 20_000;
+/// Copies of the recorded ledgers of which the latency is measured, and that are ingested.
+const PACED_COPIES: u64 = 9;
+const INGESTED_COPIES: u64 = 20;
+/// After the deliveries of one ledger have come, until the next closes.
+const PAUSE: Duration = Duration::from_millis(20);
+const OWNER: &str = "ratios";
+
+/// Measures the wanted ones of P19, P20 and webhooks.
+pub fn run(
+    recorded: &Recorded,
+    wanted: impl Fn(&str) -> bool,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Box<dyn Error>> {
+    let ledgers = amplify::chain(recorded, INGESTED_COPIES);
+    let load = Load::of(&recorded.network, &ledgers, directory)?;
+    let contract = load.busiest()?;
+    let counts = load.counts(contract);
+    let scene = Scene {
+        network: &recorded.network,
+        copy: recorded.ledgers.len(),
+        ledgers: &ledgers,
+        contract,
+        counts: &counts,
+        directory,
+    };
+    if wanted("P19") {
+        scene.deliveries(report)?;
+    }
+    if wanted("P20") {
+        scene.latency(report)?;
+    }
+    if wanted("webhooks") {
+        scene.ingestion(report)?;
+    }
+    Ok(())
+}
+
+struct Scene<'a> {
+    network: &'a Network,
+    /// Ledgers in a copy.
+    copy: usize,
+    ledgers: &'a [Vec<u8>],
+    /// A popular contract.
+    contract: ContractId,
+    /// How many events it has in each ledger.
+    counts: &'a [usize],
+    directory: &'a Path,
+}
+
+/// A service whose deliveries may go to receivers on this machine.
+pub fn start(network: &Network, directory: &Path) -> Result<Running, Box<dyn Error>> {
+    let local = "127.0.0.1/32".parse()?;
+    Running::start(network, directory, |config| config.webhooks.allow_subnets = vec![local])
+}
+
+impl Scene<'_> {
+    /// A service with so many subscriptions to all events of the contract.
+    fn service(&self, sink: &Sink, subscriptions: usize) -> Result<Running, Box<dyn Error>> {
+        let service = start(self.network, self.directory)?;
+        let mut owner = service.client(OWNER)?;
+        for number in 0..subscriptions {
+            let (endpoint, contracts) =
+                (sink.url(&number.to_string()), [self.contract.to_string()]);
+            subscribe(
+                &mut owner,
+                &json!({ "webhook_endpoint": endpoint, "contract_ids": contracts }),
+            )?;
+        }
+        Ok(service)
+    }
+
+    /// P19.
+    fn deliveries(&self, report: &mut Report) -> Result<(), Box<dyn Error>> {
+        let mut needed = 1;
+        while self.deliveries_of(1, needed) < DELIVERIES && needed + 1 < self.ledgers.len() {
+            needed += 1;
+        }
+        let repetition = || -> Result<(f64, f64), Box<dyn Error>> {
+            let sink = Sink::start()?;
+            let ours = self.deliveries_per_second(&sink, needed)?;
+            let sample = sink.sample().ok_or("nothing was delivered")?;
+            Ok((ours, raw_per_second(&sink, sample, self.deliveries_of(1, needed))?))
+        };
+        let sides = (0..REPETITIONS).map(|_| repetition()).collect::<Result<Sides, _>>()?;
+        report.note(format!(
+            "P19: {} deliveries a repetition, of {needed} ledgers to {SUBSCRIPTIONS} subscriptions on one server, from \
+             the first ledger's bytes until all are noted; the bare client has as many connections, and sends what one \
+             of the deliveries was. The receiver is in the same process.",
+            self.deliveries_of(1, needed)
+        ));
+        let name = "P19 webhook deliveries / bare hyper client to the same receiver";
+        report.add(Row::new(name, "deliveries/s", sides, P19));
+        Ok(())
+    }
+
+    /// How many deliveries so many ledgers make, from that one on.
+    fn deliveries_of(&self, first: usize, ledgers: usize) -> usize {
+        SUBSCRIPTIONS * self.counts[first..first + ledgers].iter().sum::<usize>()
+    }
+
+    fn deliveries_per_second(&self, sink: &Sink, ledgers: usize) -> Result<f64, Box<dyn Error>> {
+        let service = self.service(sink, SUBSCRIPTIONS)?;
+        // Connects, and is what nothing waits for afterwards.
+        service.seconds_to_ingest(&self.ledgers[..1])?;
+        let first = self.deliveries_of(0, 1);
+        sink.until(first)?;
+        until_none_waits(&service, OWNER)?;
+        let begun = Instant::now();
+        service.seconds_to_ingest(&self.ledgers[1..=ledgers])?;
+        let expected = self.deliveries_of(1, ledgers);
+        sink.until(first + expected)?;
+        until_none_waits(&service, OWNER)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let came = sink.count();
+        service.stop()?;
+        match came == first + expected {
+            true => Ok(expected as f64 / seconds),
+            false => Err(format!("{came} deliveries of {}", first + expected).into()),
+        }
+    }
+
+    /// P20.
+    fn latency(&self, report: &mut Report) -> Result<(), Box<dyn Error>> {
+        let (mut worst, mut usual, mut last) = (Vec::new(), Vec::new(), Vec::new());
+        let ledgers = PACED_COPIES as usize * self.copy;
+        for _ in 0..REPETITIONS {
+            let (first_bytes, last_bytes) = self.paced(&self.ledgers[..ledgers])?;
+            worst.push(quantile(&first_bytes, 0.99));
+            usual.push(quantile(&first_bytes, 0.5));
+            last.push(quantile(&last_bytes, 0.5));
+        }
+        report.note(format!(
+            "P20: {} ledgers a repetition, one at a time, each as in P1 with {} deliveries of one subscription, which \
+             are made one after the other; median of the first {:.1} ms, of the last {:.1} ms.",
+            ledgers - self.copy,
+            self.counts.iter().sum::<usize>() / self.counts.len(),
+            Sample::from(usual).median(),
+            Sample::from(last).median(),
+        ));
+        let name = "P20 ledger bytes to first byte of a webhook, p99";
+        report.add(Row::absolute(name, "ms", Sample::from(worst), P20));
+        Ok(())
+    }
+
+    /// Milliseconds until the first delivery of each ledger began to arrive, and until the last one did; those
+    /// of the first copy are left out.
+    fn paced(&self, ledgers: &[Vec<u8>]) -> Result<(Vec<f64>, Vec<f64>), Box<dyn Error>> {
+        let sink = Sink::start()?;
+        let service = self.service(&sink, 1)?;
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        thread::scope(|scope| -> Result<(), Box<dyn Error>> {
+            let (closed, coming) = sync_channel(1);
+            let ingesting = scope.spawn(|| service.ingest(coming.into_iter()));
+            for (xdr, count) in ledgers.iter().zip(self.counts) {
+                let ledger = raw(xdr);
+                let begun = Instant::now();
+                if closed.send(ledger).is_err() {
+                    break;
+                }
+                sink.until(*count)?;
+                let came = sink.take();
+                let ms = |at: &Instant| at.duration_since(begun).as_secs_f64() * 1e3;
+                first.extend(came.iter().min().map(ms));
+                last.extend(came.iter().max().map(ms));
+                thread::sleep(PAUSE);
+            }
+            drop(closed);
+            let ingested = ingesting.join().map_err(|_| "ingestion panicked")?;
+            ingested.map_err(|error| Box::<dyn Error>::from(error.to_string()))
+        })?;
+        service.stop()?;
+        match first.len() > self.copy {
+            true => Ok((first.split_off(self.copy), last.split_off(self.copy))),
+            false => Err(format!("of {} ledgers only came deliveries", first.len()).into()),
+        }
+    }
+
+    /// What deliveries cost ingestion.
+    fn ingestion(&self, report: &mut Report) -> Result<(), Box<dyn Error>> {
+        let measured = |subscriptions: usize| -> Result<(f64, usize), Box<dyn Error>> {
+            let sink = Sink::start()?;
+            let service = self.service(&sink, subscriptions)?;
+            service.seconds_to_ingest(&self.ledgers[..self.copy])?;
+            let rest = &self.ledgers[self.copy..];
+            let seconds = service.seconds_to_ingest(rest)?;
+            let came = sink.count();
+            service.stop()?;
+            Ok((rest.len() as f64 / seconds, came))
+        };
+        let mut arrived = Vec::new();
+        let mut repetition = || -> Result<(f64, f64), Box<dyn Error>> {
+            let (with, came) = measured(1)?;
+            arrived.push(came as f64);
+            Ok((with, measured(0)?.0))
+        };
+        let sides = (0..REPETITIONS).map(|_| repetition()).collect::<Result<Sides, _>>()?;
+        report.note(format!(
+            "Webhooks: {} ledgers as in P1, as fast as they are stored; {:.0} events a ledger match, of which {:.0} in \
+             all had been delivered by the time that the last ledger was stored.",
+            self.ledgers.len() - self.copy,
+            self.counts.iter().sum::<usize>() as f64 / self.counts.len() as f64,
+            Sample::from(arrived).median(),
+        ));
+        let name = "Ingestion while a popular contract's events are delivered / alone";
+        report.add(Row::new(name, "ledgers/s", sides, BESIDE_WEBHOOKS));
+        Ok(())
+    }
+}
+
+/// Waits until what came of all of an owner's deliveries is noted.
+pub fn until_none_waits(service: &Running, owner: &str) -> Result<(), Box<dyn Error>> {
+    // A connection that was idle for long has been closed.
+    let (mut client, mut failed) = (service.client(owner)?, None);
+    until("what came of all deliveries is noted", || match waiting(&mut client) {
+        Ok(waiting) => waiting == 0,
+        Err(error) => {
+            failed = Some(error);
+            true
+        }
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+/// Requests a second of a client that does nothing else, over as many connections as there are subscriptions.
+fn raw_per_second(sink: &Sink, sample: Posted, count: usize) -> Result<f64, Box<dyn Error>> {
+    let (runtime, sample, address) = (Runtime::new()?, Arc::new(sample), sink.address);
+    let each = count / SUBSCRIPTIONS;
+    runtime.block_on(async {
+        let begun = Instant::now();
+        let mut clients = JoinSet::new();
+        for _ in 0..SUBSCRIPTIONS {
+            let sample = Arc::clone(&sample);
+            clients.spawn(async move {
+                post(address, &sample, each).await.map_err(|error| error.to_string())
+            });
+        }
+        while let Some(ended) = clients.join_next().await {
+            ended??;
+        }
+        Ok((each * SUBSCRIPTIONS) as f64 / begun.elapsed().as_secs_f64())
+    })
+}
+
+/// Sends a request so many times over one connection.
+async fn post(
+    address: SocketAddr,
+    sample: &Posted,
+    times: usize,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let body = Bytes::from(sample.body.clone());
+    for _ in 0..times {
+        let mut request = Request::post(&sample.path);
+        for (name, value) in &sample.headers {
+            request = request.header(name, value);
+        }
+        client.ready().await?;
+        let answer = client.send_request(request.body(Full::new(body.clone()))?).await?;
+        if !answer.status().is_success() {
+            return Err(format!("the receiver answers {}", answer.status()).into());
+        }
+        answer.into_body().collect().await?;
+    }
+    drop(client);
+    Ok(connection.await??)
+}
