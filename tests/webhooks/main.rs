@@ -20,6 +20,7 @@ mod common {
 }
 
 mod addresses;
+mod combinations;
 mod kills;
 mod matching;
 mod messages;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use orrery::domain::{Direction, EventId, LedgerRange, Page};
-use orrery::store::{EventQuery, TopicFilter};
+use orrery::store::{EventQuery, Store, TopicFilter};
 use orrery::webhooks::filter::Filter;
 use orrery::webhooks::manage::Wanted;
 use orrery::webhooks::rows::State;
@@ -28,14 +28,14 @@ struct Known {
 }
 
 /// An event as the model knows it.
-struct Event {
-    id: u64,
-    contract: Option<[u8; 32]>,
-    topics: Vec<Vec<u8>>,
+pub struct Event {
+    pub id: u64,
+    pub contract: Option<[u8; 32]>,
+    pub topics: Vec<Vec<u8>>,
 }
 
 /// What the interface says, written without looking at the code.
-fn matches(filter: &Filter, event: &Event) -> bool {
+pub fn matches(filter: &Filter, event: &Event) -> bool {
     let topics = (0..4).all(|at| match &filter.topics[at] {
         None => true,
         Some(wanted) => event.topics.get(at) == Some(wanted),
@@ -45,7 +45,8 @@ fn matches(filter: &Filter, event: &Event) -> bool {
     topics && contract && address
 }
 
-fn address(byte: u8) -> (Vec<u8>, String) {
+/// An address as the XDR of a topic, and as users spell it.
+pub fn address(byte: u8) -> (Vec<u8>, String) {
     let address = ScAddress::Contract(ContractId(Hash([byte; 32])));
     (ScVal::Address(address.clone()).to_xdr(Limits::none()).unwrap(), address.to_string())
 }
@@ -70,6 +71,21 @@ fn events_of(ledgers: LedgerRange, contracts: Vec<orrery::domain::ContractId>) -
     }
 }
 
+/// The events of a ledger as they are stored.
+pub fn stored_events(store: &Store, ledger: u32) -> Vec<Event> {
+    let query = events_of(LedgerRange::new(ledger, ledger), Vec::new());
+    let mut events = Vec::new();
+    let visit = |event: &orrery::store::EventRecord<'_>| {
+        events.push(Event {
+            id: event.id.0,
+            contract: event.contract.copied(),
+            topics: event.topics.iter().map(|topic| topic.to_vec()).collect(),
+        });
+    };
+    store.events(&query, visit).unwrap();
+    events
+}
+
 struct History {
     world: World,
     chain: Chain,
@@ -79,25 +95,11 @@ struct History {
 }
 
 impl History {
-    /// The events of a ledger as they are stored.
-    fn events(&self, ledger: u32) -> Vec<Event> {
-        let query = events_of(LedgerRange::new(ledger, ledger), Vec::new());
-        let mut events = Vec::new();
-        let visit = |event: &orrery::store::EventRecord<'_>| {
-            events.push(Event {
-                id: event.id.0,
-                contract: event.contract.copied(),
-                topics: event.topics.iter().map(|topic| topic.to_vec()).collect(),
-            });
-        };
-        self.world.store.events(&query, visit).unwrap();
-        events
-    }
-
     fn store(&mut self, ledger: u32) {
         self.chain.commit(&self.world.store, ledger);
         self.stored.insert(ledger);
-        let (place, events) = (self.world.store.last_place(), self.events(ledger));
+        let (place, events) =
+            (self.world.store.last_place(), stored_events(&self.world.store, ledger));
         for known in &mut self.known {
             let is_new = known.include_backfill || ledger > known.after.1;
             if place > known.after.0 && is_new {
