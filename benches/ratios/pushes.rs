@@ -1,7 +1,7 @@
 //! Which events of ledgers are pushed to whom: what is stored of a load, so that it is known what has to come, and
 //! subscriptions made over HTTP.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -72,6 +72,18 @@ impl Load {
         }
         let busiest = counts.into_iter().max_by_key(|(_, count)| *count);
         Ok(ContractId(busiest.ok_or("no contract has an event")?.0))
+    }
+
+    /// The contract with the most second topics, which are accounts: an asset that many hold.
+    pub fn widest(&self) -> Result<ContractId, Box<dyn Error>> {
+        let mut topics: BTreeMap<[u8; 32], BTreeSet<&[u8]>> = BTreeMap::new();
+        for event in self.0.iter().flatten() {
+            if let (Some(contract), Some(topic)) = (event.contract, &event.topic2) {
+                topics.entry(contract).or_default().insert(topic);
+            }
+        }
+        let widest = topics.into_iter().max_by_key(|(_, topics)| topics.len());
+        Ok(ContractId(widest.ok_or("no event has two topics")?.0))
     }
 
     /// How many events of a contract each ledger has.

@@ -28,7 +28,7 @@ const BESIDE: Goal = Goal::at_least(0.9, 1.0);
 /// Owners, and subscriptions of each: as many as one may have.
 const OWNERS: usize = 10;
 const EACH: usize = 1000;
-/// One in so many is to an account that is active.
+/// One in so many is to an account that occurs, at the most.
 const ACTIVE: usize = 10;
 /// Copies of the recorded ledgers in one repetition, and before the first.
 const COPIES: usize = 8;
@@ -42,12 +42,12 @@ pub fn run(
 ) -> Result<(), Box<dyn Error>> {
     let ledgers = amplify::chain(recorded, (FIRST + REPETITIONS * COPIES) as u64);
     let load = Load::of(&recorded.network, &ledgers, directory)?;
-    let contract = load.busiest()?;
-    let (accounts, matches) = accounts(&load, contract);
+    let contract = load.widest()?;
+    let Accounts { all, active, matches } = Accounts::of(&load, contract);
     let sink = Sink::start()?;
     let beside = start(&recorded.network, directory)?;
     let alone = start(&recorded.network, directory)?;
-    subscribe_all(&beside, &sink, contract, &accounts)?;
+    subscribe_all(&beside, &sink, contract, &all)?;
     let (first, rest) = ledgers.split_at(FIRST * recorded.ledgers.len());
     for service in [&beside, &alone] {
         service.seconds_to_ingest(first)?;
@@ -64,10 +64,10 @@ pub fn run(
         return Err(format!("{came} deliveries came of {matches}").into());
     }
     report.note(format!(
-        "Subscribers: {} subscriptions of {OWNERS} owners on the contract with the most events, each to another value \
-         of the second topic, one in {ACTIVE} of them to one that occurs; {matches} deliveries of {} ledgers, with {} \
-         events of the contract.",
-        OWNERS * EACH,
+        "Subscribers: {} subscriptions of {OWNERS} owners on the contract with the most accounts, each to another \
+         account in the second topic; {active} of these occur; {matches} deliveries of {} ledgers, with {} events of the \
+         contract.",
+        all.len(),
         ledgers.len(),
         load.counts(contract).iter().sum::<usize>(),
     ));
@@ -79,24 +79,36 @@ pub fn run(
     alone.stop()
 }
 
-/// Second topics to subscribe to, and how many events of the contract match one of them.
-fn accounts(load: &Load, contract: ContractId) -> (Vec<Vec<u8>>, usize) {
-    let events = || {
-        let of = load.ledgers().flatten().filter(|event| event.contract == Some(contract.0));
-        of.filter_map(|event| event.topic2.as_ref())
-    };
-    let occurring: BTreeSet<&Vec<u8>> = events().collect();
-    let active = OWNERS * EACH / ACTIVE;
-    let step = (occurring.len() / active).max(1);
-    let chosen: BTreeSet<&Vec<u8>> = occurring.into_iter().step_by(step).take(active).collect();
-    let matches = events().filter(|topic| chosen.contains(topic)).count();
-    let silent = (0..).map(|number| {
-        let key = Uint256(spread(number + (1 << 52)));
-        let account = AccountId(PublicKey::PublicKeyTypeEd25519(key));
-        xdr(&ScVal::Address(ScAddress::Account(account)))
-    });
-    let all = chosen.into_iter().cloned().chain(silent).take(OWNERS * EACH);
-    (all.collect(), matches)
+/// What is subscribed to.
+struct Accounts {
+    /// Second topics, all different.
+    all: Vec<Vec<u8>>,
+    /// How many of them occur.
+    active: usize,
+    /// How many events of the contract have one of them.
+    matches: usize,
+}
+
+impl Accounts {
+    fn of(load: &Load, contract: ContractId) -> Self {
+        let events = || {
+            let of = load.ledgers().flatten().filter(|event| event.contract == Some(contract.0));
+            of.filter_map(|event| event.topic2.as_ref())
+        };
+        let occurring: BTreeSet<&Vec<u8>> = events().collect();
+        let active = OWNERS * EACH / ACTIVE;
+        let step = (occurring.len() / active).max(1);
+        let chosen: BTreeSet<_> = occurring.into_iter().step_by(step).take(active).collect();
+        let matches = events().filter(|topic| chosen.contains(topic)).count();
+        let silent = (0..).map(|number| {
+            let key = Uint256(spread(number + (1 << 52)));
+            let account = AccountId(PublicKey::PublicKeyTypeEd25519(key));
+            xdr(&ScVal::Address(ScAddress::Account(account)))
+        });
+        let active = chosen.len();
+        let all = chosen.into_iter().cloned().chain(silent).take(OWNERS * EACH);
+        Self { all: all.collect(), active, matches }
+    }
 }
 
 /// Makes the subscriptions, those of all owners at once.
