@@ -276,7 +276,15 @@ impl Database {
     }
 }
 
-impl Snapshot<'_> {
+impl<'a> Snapshot<'a> {
+    /// As [`Self::rows`], for somebody who keeps the rows beside the snapshot. The snapshot has to stay as long as
+    /// they do.
+    pub(super) fn rows_of_database(&self, family: Family) -> Result<DBRawIterator<'a>, StoreError> {
+        let mut options = in_order();
+        options.set_snapshot(&self.snapshot);
+        Ok(self.database.db.raw_iterator_cf_opt(self.database.handle(family)?, options))
+    }
+
     pub(super) fn get(
         &self,
         family: Family,

@@ -2,22 +2,41 @@
 //! transactions, in which the entry's value stands before and after. Leaves to the reader what follows
 //! from a change, and from there being none.
 
+mod nearby;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use rocksdb::DBRawIterator;
+
+use self::nearby::{Nearby, Row};
 use super::bytes::Malformed;
 use super::columns::{Family, Key, TransactionKey};
 use super::database::{Snapshot, corrupt};
 use super::indexes::entries::{Changed, EntryTag};
 use super::indexes::{at, key};
 use super::query::{TransactionPosition, TransactionRecord};
-use super::transaction_block::Records;
+use super::transaction_block::{Records, TransactionBlock};
 use super::transactions::read;
 use super::{Store, StoreError, TOTALS_ROW, Totals};
 use crate::decode::EntryKey;
 use crate::domain::{Direction, LedgerRange, LedgerSeq};
 
+/// Entries of which rows are kept while a ledger is asked about.
+const MOST_NEARBY: usize = 1024;
+
 /// The store as it was at one moment, to look up what is known of entries about one ledger.
 pub struct EntryReader<'s> {
-    snapshot: Snapshot<'s>,
+    ledger: LedgerSeq,
     complete: Option<LedgerRange>,
+    /// The index, as of the snapshot, once something was looked up in it: to open it takes longer than that.
+    rows: RefCell<Option<DBRawIterator<'s>>>,
+    /// Rows that were read already. The same few entries are asked about again and again.
+    nearby: RefCell<HashMap<EntryTag, Nearby>>,
+    /// The block of transactions that was read last: the next one is often in it as well.
+    block: RefCell<Option<TransactionBlock>>,
+    // Comes last, because it is dropped last.
+    snapshot: Snapshot<'s>,
 }
 
 impl Store {
@@ -41,7 +60,14 @@ impl Store {
                 last: range.ledgers.last,
             })
             .filter(|range| range.contains(ledger));
-        Ok(EntryReader { snapshot, complete })
+        Ok(EntryReader {
+            ledger,
+            complete,
+            rows: RefCell::default(),
+            nearby: RefCell::default(),
+            block: RefCell::default(),
+            snapshot,
+        })
     }
 }
 
@@ -83,22 +109,52 @@ impl EntryReader<'_> {
         direction: Direction,
     ) -> Result<Option<TransactionPosition>, StoreError> {
         let (wanted, tag) = (Changed::of(entry.kind), EntryTag::of(entry));
-        let mut rows = self.snapshot.rows(Family::Entries)?;
-        let bound = key(&tag.0, &TransactionKey(position));
+        let mut nearby = self.nearby.borrow_mut();
+        if nearby.len() >= MOST_NEARBY {
+            nearby.clear();
+        }
+        let near = nearby.entry(tag).or_insert_with(|| Nearby::new(self.ledger));
+        near.read(direction, |from, visit| self.visit(tag, from, direction, visit))?;
+        if let Some(found) = near.find(wanted, position, direction) {
+            return Ok(found);
+        }
+        let mut found = None;
+        self.visit(tag, position, direction, &mut |(at, changed)| {
+            let is_found = at != position && changed.has(wanted);
+            found = is_found.then_some(at);
+            !is_found
+        })?;
+        Ok(found)
+    }
+
+    /// Visits the rows with a tag from a position on, while `visit` wants more.
+    fn visit(
+        &self,
+        tag: EntryTag,
+        from: TransactionPosition,
+        direction: Direction,
+        visit: &mut dyn FnMut(Row) -> bool,
+    ) -> Result<(), StoreError> {
+        let mut opened = self.rows.borrow_mut();
+        let rows = match &mut *opened {
+            Some(rows) => rows,
+            none => none.insert(self.snapshot.rows_of_database(Family::Entries)?),
+        };
+        let bound = key(&tag.0, &TransactionKey(from));
         match direction {
             Direction::NewestFirst => rows.seek_for_prev(&bound),
             Direction::OldestFirst => rows.seek(&bound),
         }
-        while let Some((found, changed)) = parse(rows.item(), tag)? {
-            if found != position && changed.has(wanted) {
-                return Ok(Some(found));
+        while let Some(row) = parse(rows.item(), tag)? {
+            if !visit(row) {
+                return Ok(());
             }
             match direction {
                 Direction::NewestFirst => rows.prev(),
                 Direction::OldestFirst => rows.next(),
             }
         }
-        Ok(rows.status().map(|()| None)?)
+        Ok(rows.status()?)
     }
 
     /// Visits a stored smart-contract transaction, and says whether it is there.
@@ -111,11 +167,13 @@ impl EntryReader<'_> {
         visit: impl FnOnce(&TransactionRecord<'_>),
     ) -> Result<bool, StoreError> {
         let mut found = false;
-        read(&mut Records::new(&self.snapshot), position, &mut Vec::new(), |record| {
+        let mut records = Records::after(&self.snapshot, self.block.take());
+        let done = read(&mut records, position, &mut Vec::new(), |record| {
             found = true;
             visit(record);
-        })?;
-        Ok(found)
+        });
+        self.block.replace(records.into_last());
+        done.map(|()| found)
     }
 
     /// Visits the stored smart-contract transactions of a ledger in apply order.
@@ -145,10 +203,7 @@ impl EntryReader<'_> {
 }
 
 /// A row of the index, if it has this tag.
-fn parse(
-    row: Option<(&[u8], &[u8])>,
-    tag: EntryTag,
-) -> Result<Option<(TransactionPosition, Changed)>, StoreError> {
+fn parse(row: Option<(&[u8], &[u8])>, tag: EntryTag) -> Result<Option<Row>, StoreError> {
     let Some((key, value)) = row.filter(|(key, _)| key.starts_with(&tag.0)) else {
         return Ok(None);
     };

@@ -40,7 +40,9 @@ impl IndexRows {
     pub(super) fn write(mut self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
         let bytes = &self.bytes;
         let key = |row: &Row| &bytes[row.start..][..row.key];
-        self.rows.sort_unstable_by(|a, b| {
+        // Those of one index of one ledger come in order. A stable sort merges such runs, which takes a fifth of
+        // the time that it takes to sort rows in any order.
+        self.rows.sort_by(|a, b| {
             let by_prefix = (a.family, a.prefix).cmp(&(b.family, b.prefix));
             by_prefix.then_with(|| key(a).cmp(key(b)))
         });

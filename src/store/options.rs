@@ -11,8 +11,9 @@ const BLOCK_CACHE_BYTES: usize = 64 << 20;
 const CHARGE_ESTIMATED_BY_CACHE: usize = 0;
 /// Written but not yet sorted rows, over all families.
 const WRITE_BUFFER_BYTES: usize = 64 << 20;
-/// Log that a start after a crash has to read again: it takes some 20 ms for each megabyte.
-const LOG_BYTES: u64 = 16 << 20;
+/// Log that a start after a crash has to read again, which takes some 20 ms for each megabyte. With less of it, dense
+/// ledgers are written to files, and those sorted into others, four ledgers at a time.
+const LOG_BYTES: u64 = 32 << 20;
 /// Keeps descriptors far below the usual limit of 1,024.
 const MAX_OPEN_FILES: i32 = 512;
 /// RocksDB's own log: enough to explain a problem, never more than a few megabytes.

@@ -181,7 +181,17 @@ pub(super) struct Records<'a> {
 
 impl<'a> Records<'a> {
     pub fn new(snapshot: &'a Snapshot<'a>) -> Self {
-        Self { snapshot, last: None }
+        Self::after(snapshot, None)
+    }
+
+    /// The same, when this block of the snapshot was read before.
+    pub fn after(snapshot: &'a Snapshot<'a>, last: Option<TransactionBlock>) -> Self {
+        Self { snapshot, last }
+    }
+
+    /// The block that was read last.
+    pub fn into_last(self) -> Option<TransactionBlock> {
+        self.last
     }
 
     /// The record of a transaction, if it is there.

@@ -56,8 +56,8 @@ pub struct LedgerStates<'a> {
 }
 
 /// How entries were just before the operations of one transaction.
-pub struct StateBefore<'a> {
-    of: &'a LedgerStates<'a>,
+pub struct StateBefore<'a, 's> {
+    of: &'a LedgerStates<'s>,
     order: u32,
     also: &'a [LedgerKey],
     asked: Asked,
@@ -135,7 +135,11 @@ pub fn applied_protocol(store: &Store, ledger: LedgerSeq) -> Result<Option<u32>,
 impl<'a> LedgerStates<'a> {
     /// The state just before the operations of a transaction. When an entry must be asked for elsewhere,
     /// those of `also` that must be too are asked for with it: give the transaction's footprint.
-    pub fn before(&'a self, application_order: u32, also: &'a [LedgerKey]) -> StateBefore<'a> {
+    pub fn before<'b>(
+        &'b self,
+        application_order: u32,
+        also: &'b [LedgerKey],
+    ) -> StateBefore<'b, 'a> {
         let asked = Asked::nothing(self.states.limits);
         StateBefore { of: self, order: application_order, also, asked }
     }
@@ -186,7 +190,7 @@ impl<'a> LedgerStates<'a> {
     }
 
     /// For questions of one of its transactions.
-    pub(super) fn of_transaction(&self, order: u32) -> Result<OfTransaction<'_>, StateError> {
+    pub(super) fn of_transaction(&self, order: u32) -> Result<OfTransaction<'_, 'a>, StateError> {
         let at = TransactionPosition { ledger: self.ledger, application_order: order };
         Ok(OfTransaction { of: self, order, steps: self.steps_of(at)? })
     }
@@ -313,14 +317,14 @@ impl<'a> LedgerStates<'a> {
 }
 
 /// What happened to entries in a ledger, as one of its transactions asks for it.
-pub(super) struct OfTransaction<'a> {
-    of: &'a LedgerStates<'a>,
+pub(super) struct OfTransaction<'a, 's> {
+    of: &'a LedgerStates<'s>,
     order: u32,
     /// What the transaction itself changed.
     steps: Rc<Steps>,
 }
 
-impl StepsByKey for OfTransaction<'_> {
+impl StepsByKey for OfTransaction<'_, '_> {
     fn steps_of_entry(&self, ledger_key: &[u8]) -> Result<EntrySteps, StateError> {
         let Self { of, order, steps } = self;
         if of.all_steps.get().is_none()
@@ -333,7 +337,7 @@ impl StepsByKey for OfTransaction<'_> {
     }
 }
 
-impl StateBefore<'_> {
+impl StateBefore<'_, '_> {
     fn stored(&self, key: &LedgerKey, xdr: &[u8]) -> Result<Known, StateError> {
         let Some(entry_key) = EntryKey::from_ledger_key(xdr) else { return Ok(Known::Unknown) };
         let wanted = Wanted { key: entry_key, xdr, temporary: is_temporary(key) };
@@ -397,7 +401,7 @@ impl StateBefore<'_> {
     }
 }
 
-impl PreState for StateBefore<'_> {
+impl PreState for StateBefore<'_, '_> {
     fn entry(&self, key: &LedgerKey) -> Result<Known, StateError> {
         let xdr = upstream::xdr(key)?;
         match self.stored(key, &xdr)? {

@@ -4,6 +4,9 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use tempfile::TempDir;
 
 use super::*;
@@ -114,6 +117,43 @@ fn neighbours_are_found_on_both_sides() {
     let mut in_ledger = Vec::new();
     reader.transactions_of(LedgerSeq(9), |record| in_ledger.push(record.position)).unwrap();
     assert!(in_ledger.is_sorted() && in_ledger.iter().all(|at| at.ledger == LedgerSeq(9)));
+}
+
+/// What is kept of the rows next to a ledger makes no difference to what is found, whichever ledger it is and in
+/// whatever order it is asked.
+#[test]
+fn neighbours_are_the_same_from_every_ledger() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = stored(directory.path(), 2..=LEDGERS + 1);
+    let changes = changes();
+    let at = |ledger, application_order| TransactionPosition { ledger, application_order };
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut asked = 0;
+    for sequence in 1..=LEDGERS + 2 {
+        let ledger = LedgerSeq(sequence);
+        let reader = store.entry_reader(ledger).unwrap();
+        for (key, positions) in &changes {
+            let key = EntryKey::from_ledger_key(key).unwrap();
+            let edges = [at(ledger, 0), at(ledger, 0x00ff_ffff), at(LedgerSeq(1), 1)];
+            let within =
+                positions.iter().copied().filter(|one| one.ledger.0.abs_diff(sequence) < 2);
+            let mut from: Vec<_> =
+                within.chain(edges).flat_map(|one| [(one, true), (one, false)]).collect();
+            from.shuffle(&mut rng);
+            for (one, forward) in from {
+                let (found, expected) = match forward {
+                    true => (reader.next_change(&key, one), positions.iter().find(|it| **it > one)),
+                    false => (
+                        reader.last_change(&key, one),
+                        positions.iter().rev().find(|it| **it < one),
+                    ),
+                };
+                assert_eq!(found.unwrap().as_ref(), expected, "{key:?} {one:?} {forward}");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 10_000, "{asked}");
 }
 
 #[test]

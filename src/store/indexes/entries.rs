@@ -36,7 +36,7 @@ pub(in super::super) fn changes(keys: &[EntryKey<'_>]) -> Vec<(EntryTag, Changed
 
 /// First bytes of the SHA-256 of an entry's `LedgerKey`. The network names an entry's time to live by
 /// that hash, so both share a tag and, where both change, a row; no faster hash could do that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in super::super) struct EntryTag(pub [u8; Self::LEN]);
 
 impl EntryTag {
