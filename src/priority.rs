@@ -4,6 +4,10 @@
 //! A thread keeps the priority of the thread that started it, and without privileges can only lower its
 //! own: so each thread that others do not wait for says so itself, and is not used for anything else.
 
+mod runtime;
+
+pub use runtime::PromptRuntime;
+
 use rustix::process::{getpriority_process, setpriority_process};
 use thread_priority::{
     NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
@@ -14,7 +18,7 @@ use thread_priority::{
 /// nothing, as those that store new ledgers, come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// Somebody waits for it: requests, and programs on new ledgers.
+    /// Somebody waits for it: requests, programs on new ledgers, and webhooks.
     Prompt,
     /// Nobody waits for it: older ledgers, programs that use much time, modules that are compiled.
     /// It gets what nobody else uses (`SCHED_IDLE`, sched(7)). With a nice value alone a busy thread still

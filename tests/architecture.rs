@@ -20,7 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["domain"]),
     ("source", &["decode", "domain", "durable", "observe", "verify"]),
     ("notify", &["source"]),
-    ("webhooks", &["budget", "decode", "domain", "observe", "source", "store"]),
+    ("webhooks", &["budget", "decode", "domain", "observe", "priority", "source", "store"]),
     ("pipeline", &["decode", "domain", "priority", "source", "store", "verify"]),
     ("config", &["auth", "domain", "observe"]),
     ("control", &["domain", "source"]),
@@ -51,7 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "service",
         &[
             "api", "auth", "config", "control", "domain", "durable", "notify", "observe",
-            "pipeline", "programs", "source", "store", "tables", "verify", "webhooks",
+            "pipeline", "priority", "programs", "source", "store", "tables", "verify", "webhooks",
         ],
     ),
 ];

@@ -17,7 +17,6 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, sleep, timeout};
@@ -34,7 +33,7 @@ use super::router::Router;
 use super::wire::{Wire, whole_answer};
 use super::{ApiError, ApiSettings, Deps, description, flow};
 use crate::memory;
-use crate::priority::Priority;
+use crate::priority::PromptRuntime;
 
 /// How long a closed connection is still read from, so that a client that is busy sending gets to
 /// read its answer before the system resets the connection.
@@ -84,9 +83,10 @@ async fn serve_routes(
 ) -> Result<(), ApiError> {
     let settings = deps.settings.clone();
     let gate = Arc::new(Gate::new(deps, router)?);
-    let threads = own_runtime(settings.readers)?;
+    // Its threads serve connections and read the store; see [`super::blocking`].
+    let threads = PromptRuntime::start("api", settings.readers.max(1) + SPARE_THREADS)
+        .map_err(|error| ApiError::Start(format!("its threads cannot be created ({error})")))?;
     let runtime = threads.handle().clone();
-    let _threads = StopInBackground(Some(threads));
     // Sockets belong to the runtime that they are opened on.
     let listener = listener.into_std().map_err(ApiError::Listener)?;
     let (stop, stopping) = watch::channel(false);
@@ -104,28 +104,6 @@ async fn serve_routes(
     };
     outcome
         .unwrap_or_else(|panic| Err(ApiError::Start(format!("its accept loop failed ({panic})"))))
-}
-
-/// The runtime whose threads serve connections and read the store; see [`super::blocking`].
-fn own_runtime(readers: usize) -> Result<Runtime, ApiError> {
-    Builder::new_multi_thread()
-        .worker_threads(readers.max(1) + SPARE_THREADS)
-        .thread_name("api")
-        .on_thread_start(|| Priority::Prompt.take())
-        .enable_all()
-        .build()
-        .map_err(|error| ApiError::Start(format!("its threads cannot be created ({error})")))
-}
-
-/// Stops a runtime without waiting for its threads, which a task of another runtime must not do.
-struct StopInBackground(Option<Runtime>);
-
-impl Drop for StopInBackground {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
 }
 
 /// Accepts connections until told to stop, then waits for them to finish.

@@ -14,6 +14,7 @@ use super::{Ledgers, stopped, unix_now_ms};
 use crate::control::{ConsumerReport, RebuildReport};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
+use crate::priority::Priority;
 use crate::store::{ConsumerStatus, LedgerConsumer, Store, StoreError};
 use crate::webhooks::WebhookConsumer;
 use crate::webhooks::registry::Registry;
@@ -78,7 +79,10 @@ pub(super) async fn drive(ledgers: Arc<Ledgers>, stop: watch::Receiver<bool>) {
         .map(|consumer| {
             let (ledgers, bell) = (Arc::clone(&ledgers), Arc::clone(&bell));
             let consumer = Arc::clone(consumer);
-            thread::spawn(move || work(&ledgers, &*consumer, &bell))
+            thread::spawn(move || {
+                Priority::Prompt.take();
+                work(&ledgers, &*consumer, &bell);
+            })
         })
         .collect();
     stopped(stop).await;

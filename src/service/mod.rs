@@ -217,8 +217,7 @@ impl Service {
         };
         let webhooks = {
             let (ledgers, config) = (Arc::clone(&ledgers), config.clone());
-            let runtime = tokio::runtime::Handle::current();
-            let start = move || webhooks::start(&ledgers, &config, runtime);
+            let start = move || webhooks::start(&ledgers, &config);
             spawn_blocking(start).await.map_err(ServiceError::Start)??
         };
         Ok(Self { ledgers, programs, webhooks })

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -32,11 +31,7 @@ pub(super) struct RunningWebhooks {
 }
 
 /// Reads subscriptions, and begins to send.
-pub(super) fn start(
-    ledgers: &Ledgers,
-    config: &Config,
-    runtime: Handle,
-) -> Result<RunningWebhooks, ServiceError> {
+pub(super) fn start(ledgers: &Ledgers, config: &Config) -> Result<RunningWebhooks, ServiceError> {
     let (store, registry) = (ledgers.store(), ledgers.webhooks());
     let sealer = Sealer::new(&auth::webhook_key(&secrets(store.directory()))?)?;
     registry.open(store, sealer, settings(&config.webhooks))?;
@@ -52,7 +47,6 @@ pub(super) fn start(
         registry: Arc::clone(registry),
         post,
         clock: Arc::new(unix_now_ms),
-        runtime,
         health: Arc::clone(ledgers.health()),
         metrics: Arc::clone(ledgers.metrics()),
         chance: Box::new(StdRng::from_os_rng()),

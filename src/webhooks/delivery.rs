@@ -1,5 +1,5 @@
 //! Sending deliveries. One thread knows what is to be sent, and decides what is sent next ([`dispatcher`]);
-//! attempts are made on the runtime ([`attempt`]); another thread notes what came of them, many with one
+//! attempts are made on a runtime of their own ([`attempt`]); another thread notes what came of them, many with one
 //! write ([`notes`]). Deliveries lie in the store and are read when it is their turn.
 
 mod attempt;
@@ -17,7 +17,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use rand::RngCore;
-use tokio::runtime::Handle;
 
 use self::attempt::Ended;
 use self::dispatcher::Dispatcher;
@@ -29,12 +28,15 @@ use super::{Clock, WebhookError};
 use crate::budget::{Budget, Limits};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
+use crate::priority::{Priority, PromptRuntime};
 use crate::store::Store;
 
 /// Attempts at a time.
 const PLACES: u64 = 256;
 /// Attempts at a time for subscriptions of one owner.
 const PLACES_OF_ONE: u64 = 128;
+/// Threads on which attempts are made.
+const ATTEMPTING: usize = 2;
 /// How long attempts may go on once the service stops.
 const LAST_ATTEMPTS: Duration = Duration::from_secs(5);
 /// How long a deletion waits until the subscription's attempts have ended, which is at once.
@@ -57,8 +59,6 @@ pub struct DeliveryDeps {
     pub post: Post,
     /// The time.
     pub clock: Clock,
-    /// Where attempts are made.
-    pub runtime: Handle,
     /// Told when deliveries cannot be noted.
     pub health: Arc<Health>,
     /// Told of attempts.
@@ -174,8 +174,9 @@ impl Delivering {
             stopping: Arc::clone(&stopping),
         };
         let limits = Limits::without_waiting(PLACES, PLACES_OF_ONE);
-        let mut dispatcher =
-            Dispatcher::new(deps, Budget::new("webhook attempts", limits), mailbox.clone(), note);
+        let places = Budget::new("webhook attempts", limits);
+        let runtime = PromptRuntime::start("webhooks-attempts", ATTEMPTING).map_err(refused)?;
+        let mut dispatcher = Dispatcher::new(deps, runtime, places, mailbox.clone(), note);
         // Before ledgers are taken from the feed, so that nothing is counted twice.
         dispatcher.begin();
         let threads = vec![
@@ -209,6 +210,13 @@ impl Drop for Delivering {
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, WebhookError> {
-    let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
-    spawned.map_err(|error| WebhookError::Damaged(format!("a thread cannot be started: {error}")))
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(move || {
+        Priority::Prompt.take();
+        work();
+    });
+    spawned.map_err(refused)
+}
+
+fn refused(error: std::io::Error) -> WebhookError {
+    WebhookError::Damaged(format!("a thread cannot be started: {error}"))
 }

@@ -23,7 +23,6 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::{Limits, ScSymbol, ScVal, WriteXdr};
 use tempfile::TempDir;
-use tokio::runtime::Runtime;
 
 use crate::common::model::{Ledger, Universe};
 
@@ -87,7 +86,6 @@ impl RngCore for Always {
 /// Whoever sends, and what was sent.
 struct Running {
     delivering: Delivering,
-    _runtime: Runtime,
 }
 
 pub struct World {
@@ -128,7 +126,6 @@ impl World {
 
     /// Begins to send. `chance` is what is drawn each time.
     pub fn deliver(&mut self, chance: u64, answers: Answers) {
-        let runtime = Runtime::new().unwrap();
         let (sent, time) = (Arc::clone(&self.sent), Arc::clone(&self.time));
         let delivering = self
             .webhooks
@@ -149,13 +146,12 @@ impl World {
                     async move { answer }.boxed()
                 }),
                 clock: clock(&self.time),
-                runtime: runtime.handle().clone(),
                 health: Arc::new(Health::default()),
                 metrics: Arc::new(Metrics::new().unwrap()),
                 chance: Box::new(Always(chance)),
             })
             .unwrap();
-        self.running = Some(Running { delivering, _runtime: runtime });
+        self.running = Some(Running { delivering });
     }
 
     pub fn now(&self) -> u64 {
