@@ -19,7 +19,7 @@ use super::server::{Server, Turn, Unit};
 use super::{Busy, DeliveryDeps, LAST_ATTEMPTS, Mailbox, Message};
 use crate::budget::{Budget, Holder, Share};
 use crate::priority::PromptRuntime;
-use crate::store::{ConsumerView, StoreError};
+use crate::store::{ConsumerView, Store, StoreError};
 use crate::webhooks::rows::{
     Class, DELIVERIES, Delivery, PAYLOADS, QUEUE, Queued, delivery_key, payload_key,
 };
@@ -257,16 +257,25 @@ impl Dispatcher {
     }
 
     fn send_all(&mut self, now: u64) {
+        let store = Arc::clone(&self.deps.store);
+        // Whatever somebody has told of so far was written before.
+        let mut view = None;
         while self.stop_by.is_none()
             && self.unwritten < MOST_UNWRITTEN
             && let Some(name) = self.row.pop_front()
         {
-            self.serve(name, now);
+            self.serve(name, now, &store, &mut view);
         }
     }
 
     /// Lets a server have its turn.
-    fn serve(&mut self, name: Arc<str>, now: u64) {
+    fn serve<'s>(
+        &mut self,
+        name: Arc<str>,
+        now: u64,
+        store: &'s Store,
+        view: &mut Option<ConsumerView<'s>>,
+    ) {
         let most = self.deps.registry.settings().per_server;
         let Some(server) = self.servers.get_mut(&name) else { return };
         server.in_row = false;
@@ -274,7 +283,7 @@ impl Dispatcher {
             Turn::Later if server.is_idle() => drop(self.servers.remove(&name)),
             Turn::Later => {}
             Turn::NotBefore(at) => drop(self.timers.insert((at, Timer::Server(name)))),
-            Turn::Now(unit) => match self.send(unit, now) {
+            Turn::Now(unit) => match self.send(unit, now, store, view) {
                 Sent::Done => self.line_up(name),
                 Sent::NoPlace => {
                     if let Some(server) = self.servers.get_mut(&name) {
@@ -289,15 +298,24 @@ impl Dispatcher {
     }
 
     /// Sends what comes next of a subscription.
-    fn send(&mut self, unit: Unit, now: u64) -> Sent {
+    fn send<'s>(
+        &mut self,
+        unit: Unit,
+        now: u64,
+        store: &'s Store,
+        view: &mut Option<ConsumerView<'s>>,
+    ) -> Sent {
         let (id, class) = unit;
         let Some(lane) = self.lanes.get_mut(&id) else { return Sent::Done };
         lane.part(class).is_waiting = false;
         if lane.subscription.is_gone() {
             return Sent::Done;
         }
-        let store = Arc::clone(&self.deps.store);
-        let sent = store.consumer_view(CONSUMER).and_then(|view| self.send_next(unit, now, &view));
+        let opened = match view.take() {
+            Some(view) => Ok(view),
+            None => store.consumer_view(CONSUMER),
+        };
+        let sent = opened.and_then(|opened| self.send_next(unit, now, view.insert(opened)));
         sent.unwrap_or_else(|error| {
             tracing::error!(subscription = id, "what is to be sent cannot be read: {error}");
             self.due(id, class, now.saturating_add(TRY_AGAIN));
