@@ -45,6 +45,14 @@ impl Listings {
         self.0.push((place, listed));
     }
 
+    /// Whether a contract was in every list. Without any, an earlier version kept none: nobody knows.
+    pub(super) fn always_had(&self, contract: &ContractId) -> bool {
+        let has = |(_, listed): &(u64, Listed)| {
+            listed.as_ref().is_none_or(|listed| listed.contains(contract))
+        };
+        !self.0.is_empty() && self.0.iter().all(has)
+    }
+
     /// The list that held at a place. Earlier versions did not keep theirs: the first that is known counts for
     /// the ledgers before it.
     fn at(&self, place: u64) -> Option<&Listed> {

@@ -127,6 +127,8 @@ pub struct Store {
     consumers: Arc<Consumers>,
     /// Who is told of new ledgers.
     listeners: Mutex<Vec<Listener>>,
+    /// Who is told that a consumer has got on.
+    steps: Mutex<Vec<Listener>>,
     totals: RwLock<Totals>,
     durable_events: DurableEvents,
     generations: Generations,
@@ -241,6 +243,7 @@ impl Store {
             known_bytes: Mutex::default(),
             consumers: Arc::new(consumers),
             listeners: Mutex::default(),
+            steps: Mutex::default(),
             totals: RwLock::new(totals),
             generations: Generations::default(),
             _lock: lock,

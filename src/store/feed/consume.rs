@@ -90,7 +90,10 @@ impl Store {
             false => self.pass_consumers(moved)?,
         };
         Ok(match is_moved {
-            true => Consumed::Ledgers(place - from),
+            true => {
+                self.tell_of_step();
+                Consumed::Ledgers(place - from)
+            }
             false => Consumed::Again,
         })
     }

@@ -20,6 +20,7 @@ mod consume;
 mod hold;
 mod rebuild;
 mod rows;
+mod seen;
 mod state;
 mod worker;
 

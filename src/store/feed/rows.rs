@@ -128,6 +128,12 @@ impl Layer {
         self.deleted.iter().any(holds).then_some(None)
     }
 
+    /// Keys from one on that are changed one by one.
+    fn keys(&self, family: &'static str, from: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let rows = self.rows.range((family, from.to_vec())..);
+        rows.take_while(move |((of, _), _)| *of == family).map(|((_, key), _)| key.as_slice())
+    }
+
     fn delete_range(&mut self, family: &'static str, from: &[u8], to: &[u8]) {
         if from >= to {
             return;
@@ -165,6 +171,49 @@ impl<'a> ConsumerEffects<'a> {
             Some(changed) => Ok(changed),
             None => self.view.get(family, key),
         }
+    }
+
+    /// Visits rows from a key on, in the order of keys, until `visit` says false, with what was put and deleted
+    /// here.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownFamily`], and what the database says.
+    pub fn scan(
+        &self,
+        family: &str,
+        from: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        let own = self.own(family)?;
+        let generation = self.view.generation.to_be_bytes();
+        let mut stored = self.view.snapshot.foreign_rows(&self.view.family(own))?;
+        stored.seek(self.view.key(from));
+        let (mut open, mut settled) =
+            (self.open.keys(own, from).peekable(), self.settled.keys(own, from).peekable());
+        loop {
+            let here = stored
+                .item()
+                .and_then(|(key, value)| Some((key.strip_prefix(&generation)?, value)));
+            let candidates =
+                [here.map(|(key, _)| key), open.peek().copied(), settled.peek().copied()];
+            let Some(next) = candidates.into_iter().flatten().min() else { break };
+            let is_stored = candidates[0] == Some(next);
+            let changed = self.open.get(own, next).or_else(|| self.settled.get(own, next));
+            let goes_on = match (&changed, here) {
+                (Some(Some(value)), _) => visit(next, value),
+                (None, Some((key, value))) => visit(key, value),
+                (Some(None), _) | (None, None) => true,
+            };
+            if !goes_on {
+                return Ok(());
+            }
+            open.next_if_eq(&next);
+            settled.next_if_eq(&next);
+            if is_stored {
+                stored.next();
+            }
+        }
+        Ok(stored.status()?)
     }
 
     /// The rows as they were before anything was put or deleted here.
