@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod accounts;
 pub mod api;
 pub mod auth;
 pub mod budget;

@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("verify", &["decode", "domain"]),
     ("priority", &[]),
     ("store", &["decode", "domain", "priority", "verify"]),
+    ("accounts", &["decode", "domain", "store"]),
     ("durable", &[]),
     ("memory", &[]),
     ("budget", &[]),
@@ -43,15 +44,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "api",
         &[
-            "auth", "budget", "decode", "domain", "memory", "observe", "priority", "programs",
-            "store", "tables", "webhooks",
+            "accounts", "auth", "budget", "decode", "domain", "memory", "observe", "priority",
+            "programs", "store", "tables", "webhooks",
         ],
     ),
     (
         "service",
         &[
-            "api", "auth", "config", "control", "domain", "durable", "notify", "observe",
-            "pipeline", "priority", "programs", "source", "store", "tables", "verify", "webhooks",
+            "accounts", "api", "auth", "config", "control", "domain", "durable", "notify",
+            "observe", "pipeline", "priority", "programs", "source", "store", "tables", "verify",
+            "webhooks",
         ],
     ),
 ];

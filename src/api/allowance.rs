@@ -64,7 +64,7 @@ impl<'a> Allowance<'a> {
     }
 
     /// Whether a page of so many bytes goes on: neither is it full, nor is memory short.
-    fn goes_on(&self, bytes: usize) -> ControlFlow<()> {
+    pub(super) fn goes_on(&self, bytes: usize) -> ControlFlow<()> {
         let bytes = bytes as u64;
         let mut share = self.share.lock();
         let has_share = bytes < share.amount() || share.grow_to(bytes + STEP).is_ok();

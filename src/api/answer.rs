@@ -39,15 +39,16 @@ pub(super) struct Finished {
     pub media_type: &'static str,
     pub body: Bytes,
     pub gzipped: bool,
+    pub is_complete: bool,
 }
 
 impl Finished {
     /// With this body, which stands for the answer's own when it is the compressed one. It takes no
     /// more memory than it has bytes, however much room it was written into.
     pub(super) fn new(answer: Answer, compressed: Option<Vec<u8>>) -> Self {
-        let Answer { status, media_type, body, .. } = answer;
+        let Answer { status, media_type, body, is_complete } = answer;
         let gzipped = compressed.is_some();
         let body = compressed.unwrap_or(body).into_boxed_slice().into();
-        Self { status, media_type, body, gzipped }
+        Self { status, media_type, body, gzipped, is_complete }
     }
 }

@@ -37,6 +37,12 @@ pub enum ApiError {
     /// The token does not allow this.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// What is looked up is malformed. The words are those that clients of the index know.
+    #[error("{0}")]
+    Unreadable(&'static str),
+    /// What is looked up is not there. The words are those that clients of the index know.
+    #[error("{0}")]
+    NotThere(&'static str),
     /// No such route.
     #[error("there is no route '{0}': see /rest/openapi.json for those that exist")]
     UnknownRoute(String),
@@ -165,7 +171,8 @@ impl ApiError {
             }
             Self::NoToken | Self::Token(_) => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Self::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
-            Self::UnknownRoute(_) => (StatusCode::NOT_FOUND, "not_found"),
+            Self::Unreadable(_) => (StatusCode::BAD_REQUEST, "bad_parameter"),
+            Self::UnknownRoute(_) | Self::NotThere(_) => (StatusCode::NOT_FOUND, "not_found"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::BodyTooSlow(_) => (StatusCode::REQUEST_TIMEOUT, "request_timeout"),
             Self::BodyTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),

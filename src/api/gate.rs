@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, Stream};
 use parking_lot::Mutex;
 use warp::Buf;
-use warp::http::header::{CONNECTION, CONTENT_TYPE};
+use warp::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use warp::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use warp::reply::Response;
 
@@ -21,6 +21,7 @@ use super::answers::{Answers, Question};
 use super::blocking::Watch;
 use super::budgets::{Budgets, Holding, place, refused};
 use super::client::{Client, Waiting};
+use super::current::Progress;
 use super::flow::Flow;
 use super::identity::{self, Identity};
 use super::limits::Limits;
@@ -58,6 +59,7 @@ pub(super) struct Gate {
     watch: Arc<Watch>,
     streams: Streams,
     answers: Answers,
+    progress: Progress,
     /// The metrics as they were handed out last: plain, and compressed.
     metrics: [Mutex<Option<(Instant, Finished)>>; 2],
 }
@@ -99,6 +101,7 @@ impl Gate {
         Ok(Self {
             router,
             limits: Limits::new(deps.settings.rate_limit),
+            progress: Progress::of(&deps.store),
             streams: Streams::new(&deps, &budgets, &watch)?,
             budgets,
             deps,
@@ -250,9 +253,18 @@ impl Gate {
         let last_event_id = head.headers.get(LAST_EVENT_ID);
         // One that is no text is refused as one that is no number.
         let last_event_id = last_event_id.map(|value| value.to_str().unwrap_or("\u{fffd}"));
-        let allowance = None;
-        let call =
-            Call { path, query, body, content_type, last_event_id, owner, allowance, waiting };
+        let (allowance, as_of) = (None, None);
+        let call = Call {
+            path,
+            query,
+            body,
+            content_type,
+            last_event_id,
+            owner,
+            allowance,
+            waiting,
+            as_of,
+        };
         let wants_gzip = compression::wants_gzip(&head.headers);
         let finished = |answer| Outcome::of(finish(answer, wants_gzip), None);
         match route.work {
@@ -265,11 +277,17 @@ impl Gate {
                 self.take_answer(holding, identity, outcome)
             }
             Work::Metrics => self.metrics(wants_gzip).map(|answer| Outcome::of(answer, None)),
-            Work::Blocking(handler) => {
+            Work::Blocking(handler) | Work::Current(_, handler) => {
+                let as_of = match route.work {
+                    Work::Current(consumers, _) => {
+                        self.progress.reached(&self.deps, consumers).await?
+                    }
+                    _ => None,
+                };
                 let _place = self.reader(head, identity).await?;
                 let share = self.take_bytes(holding, identity.holder, allowance::STEP)?;
                 let allowance = Allowance::new(&self.deps.settings.scan, &head.client, share);
-                let call = Call { allowance: Some(&allowance), ..call };
+                let call = Call { allowance: Some(&allowance), as_of, ..call };
                 self.watch.during(|| handler(&self.deps, &call).map(finished))
             }
             Work::Stream(handler) => {
@@ -436,9 +454,12 @@ impl Gate {
         headers.insert(REQUEST_ID, id);
         if let Some(route) = found.route() {
             cors::allow(headers, route.access, &self.deps.settings.cors_origins, &head.headers);
-        }
-        if let Match::Options(resource) = found {
-            cors::preflight(headers, &resource.allow);
+            if route.of_the_moment {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            }
+            if let Match::Options(resource) = found {
+                cors::preflight(headers, &resource.allow, route.sendable, &head.headers);
+            }
         }
         if body_state == Body::Abandoned {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

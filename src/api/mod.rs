@@ -3,11 +3,12 @@
 //!
 //! A request passes, in this order: [`server`] (connections and their limits), [`gate`] (request
 //! id, route, rate limit and token by [`identity`], its share of the [`budgets`], its body by [`intake`]), a handler of its area ([`events`], [`streams`], [`transactions`],
-//! [`completeness`], [`health`], [`description`], [`metrics`]) unless the answer is still known
+//! [`completeness`], [`accounts`], [`health`], [`description`], [`metrics`]) unless the answer is still known
 //! ([`answers`]), and [`gate`] again (compression, headers, log). Each area has a table of its routes
 //! ([`route`]), in which [`router`] finds the one for a request; a handler is a function from parameters
 //! to an answer.
 
+mod accounts;
 mod allowance;
 mod answer;
 mod answers;
@@ -17,6 +18,7 @@ mod client;
 mod completeness;
 mod compression;
 mod cors;
+mod current;
 mod description;
 mod error;
 mod events;
@@ -76,7 +78,7 @@ const LARGEST_UPLOAD: usize = 9 << 20;
 pub const LONGEST_URI: usize = 32 * 1024;
 
 /// The routes of every area: the one place where an area is entered.
-fn areas() -> [&'static [Route]; 9] {
+fn areas() -> [&'static [Route]; 13] {
     [
         &events::ROUTES,
         &streams::ROUTES,
@@ -87,6 +89,10 @@ fn areas() -> [&'static [Route]; 9] {
         &metrics::ROUTES,
         &retroshade::ROUTES,
         &webhooks::ROUTES,
+        &accounts::smart::ROUTES,
+        &accounts::smart::ELSEWHERE,
+        &accounts::passkey::ROUTES,
+        &accounts::passkey::ELSEWHERE,
     ]
 }
 
@@ -189,6 +195,12 @@ pub struct ApiSettings {
     pub stop_timeout: Duration,
     /// What of each ledger is indexed.
     pub indexed_as: IndexedAs,
+    /// Accounts that a lookup of smart accounts or passkey wallets lists.
+    pub most_accounts: u32,
+    /// UNIX seconds at which the time of every signer is read, instead of now.
+    pub fixed_clock: Option<u64>,
+    /// The network's newest ledger for the same, instead of what is known of it.
+    pub fixed_network_ledger: Option<u32>,
 }
 
 impl Default for ApiSettings {
@@ -220,6 +232,9 @@ impl Default for ApiSettings {
             answer_bytes_per_second: 64 << 10,
             stop_timeout: Duration::from_secs(10),
             indexed_as: IndexedAs::default(),
+            most_accounts: accounts::MOST_ACCOUNTS,
+            fixed_clock: None,
+            fixed_network_ledger: None,
         }
     }
 }

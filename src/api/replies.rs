@@ -4,18 +4,21 @@ use bytes::Bytes;
 use warp::http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
 };
-use warp::http::{HeaderMap, HeaderValue, StatusCode};
+use warp::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::ApiError;
-use super::answer::{Answer, EVENT_STREAM, Finished};
+use super::answer::{Answer, EVENT_STREAM, Finished, JSON};
 use super::router::Match;
+
+/// Says that an answer has less than was asked for, because that would have been too much.
+const RESULT_TRUNCATED: HeaderName = HeaderName::from_static("x-result-truncated");
 
 /// A response whose body does not hold anything yet.
 pub(super) type Reply = warp::http::Response<Bytes>;
 
 /// An answer.
 pub(super) fn success(finished: Finished) -> Reply {
-    let Finished { status, media_type, body, gzipped } = finished;
+    let Finished { status, media_type, body, gzipped, is_complete } = finished;
     let mut response = Reply::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -26,6 +29,9 @@ pub(super) fn success(finished: Finished) -> Reply {
         // (nginx.org/en/docs/http/ngx_http_proxy_module.html, proxy_buffering).
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    }
+    if !is_complete && media_type == JSON {
+        headers.insert(RESULT_TRUNCATED, HeaderValue::from_static("true"));
     }
     if gzipped {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));

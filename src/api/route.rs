@@ -7,11 +7,12 @@ use futures_util::future::BoxFuture;
 use super::allowance::Allowance;
 use super::answer::Answer;
 use super::client::Waiting;
+use super::cors::Sendable;
 use super::flow::Flow;
 use super::streams::{Opening, Streams};
 use super::{ApiError, Deps, error};
 use crate::auth::Right;
-use crate::domain::Owner;
+use crate::domain::{LedgerSeq, Owner};
 use crate::store::Store;
 
 /// One thing that can be done with a resource.
@@ -26,6 +27,10 @@ pub(super) struct Route {
     pub work: Work,
     /// How failures are spelled, those before and after its handler included.
     pub failure: fn(&ApiError) -> Answer,
+    /// What pages of a browser may send with a request.
+    pub sendable: Sendable,
+    /// Whether nothing of it may be kept by others: it depends on the time at which it is read.
+    pub of_the_moment: bool,
 }
 
 impl Route {
@@ -36,7 +41,16 @@ impl Route {
         access: Access,
         work: Work,
     ) -> Self {
-        Self { template, method, body: None, access, work, failure: error::rest }
+        Self {
+            template,
+            method,
+            body: None,
+            access,
+            work,
+            failure: error::rest,
+            sendable: Sendable::Useful,
+            of_the_moment: false,
+        }
     }
 
     /// The route with a body of at most `largest` bytes.
@@ -89,6 +103,9 @@ pub(super) enum Work {
     Upload(Handler<Deps>),
     /// It opens a stream, which is no request in flight any more and never blocks its thread for long.
     Stream(StreamHandler),
+    /// Like `Blocking`, of what these consumers of the feed keep, once they have done their work with all that
+    /// was stored when the request came ([`super::current`]).
+    Current(&'static [&'static str], Handler<Deps>),
     /// Like `Blocking`, and the answer depends on nothing but the store and the call: it is kept, finished,
     /// until the store changes ([`super::answers`]).
     Kept(Handler<Store>),
@@ -123,6 +140,9 @@ pub(super) struct Call<'a> {
     pub allowance: Option<&'a Allowance<'a>>,
     /// The client that waits for the answer.
     pub waiting: Option<Waiting<'a>>,
+    /// The last ledger with which the route's consumers have done their work; none where it has none, or the
+    /// store has no ledger.
+    pub as_of: Option<LedgerSeq>,
 }
 
 impl Default for Call<'_> {
@@ -139,6 +159,7 @@ impl Default for Call<'_> {
             owner: None,
             allowance: None,
             waiting: None,
+            as_of: None,
         }
     }
 }

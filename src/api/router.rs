@@ -90,8 +90,9 @@ impl Router {
     }
 
     fn add(&mut self, template: &'static str) -> Result<usize, ApiError> {
-        let is_whole =
-            |segment: &str| !in_braces(segment).unwrap_or(segment).contains(['{', '}', '*']);
+        // The last segment may stand for all that follow, `{*rest}`.
+        let named = |segment| in_braces(segment).map(|name| name.strip_prefix('*').unwrap_or(name));
+        let is_whole = |segment| !named(segment).unwrap_or(segment).contains(['{', '}', '*']);
         if !template.split('/').all(is_whole) {
             return Err(wrong(template, "has braces that are not around a name"));
         }

@@ -38,6 +38,12 @@ pub struct Serve {
     /// Serve what is stored and follow no source, whatever is configured
     #[arg(long)]
     no_source: bool,
+    /// For tests: hold the expiration of accounts' signers against this time, in UNIX seconds
+    #[arg(long, value_name = "UNIX")]
+    fixed_clock: Option<u64>,
+    /// For tests: hold it against this ledger, as if it were the network's newest
+    #[arg(long, value_name = "SEQ")]
+    fixed_network_ledger: Option<u32>,
 }
 
 impl Serve {
@@ -46,6 +52,12 @@ impl Serve {
             flag("network", "--network", self.network.clone()),
             flag("http.listen", "--listen", self.listen.map(|address| address.to_string())),
             flag("source.start", "--start", self.start.clone()),
+            number("indexers.fixed_clock", "--fixed-clock", self.fixed_clock),
+            number(
+                "indexers.fixed_network_ledger",
+                "--fixed-network-ledger",
+                self.fixed_network_ledger.map(u64::from),
+            ),
         ];
         flags.extend(self.source_flags()?.into_iter().map(Some));
         let settings = common.load(flags)?;
@@ -92,6 +104,11 @@ impl Serve {
         }
         Ok(flags)
     }
+}
+
+/// A flag with a number; one that is larger than a setting can be is refused with it.
+fn number(key: &'static str, name: &'static str, value: Option<u64>) -> Option<FlagValue> {
+    value.map(|value| (key, name, Value::Integer(i64::try_from(value).unwrap_or(i64::MAX))))
 }
 
 async fn serve(

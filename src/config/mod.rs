@@ -4,6 +4,7 @@
 //! (`ORRERY_SECTION_KEY`), then in the flags; the last one found wins, and each value remembers
 //! where it came from. `schema/config.reference.toml` documents every key.
 
+mod indexers;
 mod limits;
 mod load;
 mod programs;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use indexers::Indexers;
 pub use limits::Limits;
 pub use load::{Layers, Origin, Settings};
 pub use programs::{Programs, Queries};
@@ -58,6 +60,8 @@ pub struct Config {
     pub queries: Queries,
     /// Events that are pushed to those who want them.
     pub webhooks: Webhooks,
+    /// The lookups of smart accounts and passkey wallets.
+    pub indexers: Indexers,
     /// Where messages about the service go.
     pub status: Status,
     /// Who may ask.
@@ -224,6 +228,7 @@ impl Default for Config {
             programs: Programs::default(),
             queries: Queries::default(),
             webhooks: Webhooks::default(),
+            indexers: Indexers::default(),
             status: Status::default(),
             auth: Auth { default_plan: Plan::Pro, public_keys: Vec::new() },
             log: Log { format: LogFormat::Auto, level: LogLevel::Info },
@@ -298,6 +303,7 @@ fn expectation(key: &str) -> &'static str {
             programs::expectation(key)
         }
         key if key.starts_with("webhooks.") => webhooks::expectation(key),
+        key if key.starts_with("indexers.") => indexers::expectation(key),
         "status.discord_webhook" | "status.slack_webhook" | "status.generic_url" => {
             "an address that starts with https:// or http://"
         }

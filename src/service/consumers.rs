@@ -11,6 +11,8 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::{Ledgers, stopped, unix_now_ms};
+use crate::accounts::passkey::PasskeyWallets;
+use crate::accounts::smart::SmartAccounts;
 use crate::control::{ConsumerReport, RebuildReport};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
@@ -28,7 +30,11 @@ const MOST_RANGES: usize = 5;
 
 /// The consumers of this program, beside its indexing programs: one line for each.
 pub(super) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
-    vec![Arc::new(WebhookConsumer::new(Arc::clone(webhooks), Arc::new(unix_now_ms)))]
+    vec![
+        Arc::new(WebhookConsumer::new(Arc::clone(webhooks), Arc::new(unix_now_ms))),
+        Arc::new(SmartAccounts),
+        Arc::new(PasskeyWallets),
+    ]
 }
 
 /// News for the threads of consumers.

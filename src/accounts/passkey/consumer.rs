@@ -1,0 +1,36 @@
+//! The consumer of the store's feed that keeps the index of passkey wallets.
+
+use super::event::recognise;
+use super::rows::{self, FAMILIES};
+use crate::accounts::emitted::recognised;
+use crate::store::{
+    Begins, ConsumerEffects, ConsumerSpec, FedLedger, LedgerConsumer, Needs, Store, StoreError,
+};
+
+/// The name under which ledgers are taken from the feed, and the index is built anew.
+pub const CONSUMER: &str = "passkey_wallets";
+
+/// Takes ledgers from the feed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PasskeyWallets;
+
+impl LedgerConsumer for PasskeyWallets {
+    fn spec(&self) -> ConsumerSpec {
+        ConsumerSpec {
+            name: CONSUMER,
+            families: FAMILIES,
+            needs: Needs { events: true, ..Needs::default() },
+            begins: Begins::AtTheBeginning,
+        }
+    }
+
+    fn ledger(
+        &self,
+        store: &Store,
+        ledger: &FedLedger,
+        effects: &mut ConsumerEffects<'_>,
+    ) -> Result<(), StoreError> {
+        let events = recognised(store, ledger.ledger, recognise)?;
+        if events.is_empty() { Ok(()) } else { rows::take(effects, &events) }
+    }
+}

@@ -1,0 +1,11 @@
+//! The index of passkey wallets: contracts of passkey-kit, in both generations. A wallet has *signers*, each with
+//! limits and a time, in persistent or in temporary storage.
+
+mod consumer;
+pub mod event;
+pub mod fold;
+pub mod lookup;
+mod rows;
+
+pub use consumer::{CONSUMER, PasskeyWallets};
+pub use rows::{FAMILIES, take};

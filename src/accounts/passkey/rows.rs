@@ -1,0 +1,384 @@
+//! What the index of passkey wallets keeps, and how events change it.
+//!
+//! | Family | Key → value |
+//! |---|---|
+//! | `log` | contract, position → number of the event's name |
+//! | `wallets` | contract → [`Stored`] |
+//! | `signers` | contract, [`key_bytes`] → [`Signer`] |
+//! | `keys` | tag, first ledger, contract's strkey, whether it is a policy → contract: where a signer is active |
+//! | `credentials` | tag → nothing: ids of credentials that a wallet has or had |
+//! | `stats` | nothing → counters |
+
+use std::ops::RangeInclusive;
+
+use stellar_xdr::{AccountId, Limits, PublicKey, ReadXdr, ScAddress, Uint256};
+
+use super::event::{self, Change, Event, Generation, Key, Kind, Storage};
+use super::fold::{Entry, Put, Wallet};
+use crate::accounts::emitted::Emitted;
+use crate::accounts::rows::{
+    Counters, Rows, RowsMut, Tag, damaged, mark, numbers, put_numbers, put_strkey, scan_under,
+    widen,
+};
+use crate::accounts::{Position, value};
+use crate::domain::ContractId;
+use crate::store::StoreError;
+
+const LOG: &str = "log";
+pub(super) const WALLETS: &str = "wallets";
+pub(super) const SIGNERS: &str = "signers";
+pub(super) const KEYS: &str = "keys";
+const CREDENTIALS: &str = "credentials";
+const STATS: &str = "stats";
+
+/// All families.
+pub const FAMILIES: &[&str] = &[LOG, WALLETS, SIGNERS, KEYS, CREDENTIALS, STATS];
+
+/// A wallet, as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub wallet: Wallet,
+    /// Signers that it has or had.
+    pub signers: u32,
+    /// Signers that it has.
+    pub active: u32,
+}
+
+impl Stored {
+    fn encode(&self) -> Vec<u8> {
+        let Self { wallet: Wallet { first, last, generation }, signers, active } = *self;
+        let of = |it: Position| [it.ledger, it.application_order, it.event_index];
+        let rest = [generation as u32, signers, active];
+        put_numbers([of(first), of(last), rest].concat())
+    }
+
+    fn decode(row: &[u8]) -> Option<Self> {
+        let numbers = numbers(row)?;
+        let ([first, last, [generation, signers, active]], []) = numbers.as_chunks::<3>() else {
+            return None;
+        };
+        let position = |[ledger, application_order, event_index]: [u32; 3]| Position {
+            ledger,
+            application_order,
+            event_index,
+        };
+        let generation = match generation {
+            0 => Generation::Legacy,
+            1 => Generation::V1,
+            _ => return None,
+        };
+        let wallet = Wallet { first: position(*first), last: position(*last), generation };
+        Some(Self { wallet, signers: *signers, active: *active })
+    }
+}
+
+/// The wallet of a contract; none when no event of a signer was taken.
+pub(super) fn stored(rows: &dyn Rows, contract: &ContractId) -> Result<Option<Stored>, StoreError> {
+    let Some(row) = rows.get(WALLETS, &contract.0)? else { return Ok(None) };
+    Stored::decode(&row).map(Some).ok_or_else(|| damaged(WALLETS, &contract.0))
+}
+
+/// A signer as it was put there: XDR, and what is needed to read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Value {
+    pub generation: Generation,
+    pub storage: Storage,
+    pub encoded: Vec<u8>,
+}
+
+/// What the events of a signer come to, as it is stored.
+pub(super) type Signer = Entry<Value>;
+
+impl Signer {
+    fn encode(&self) -> Vec<u8> {
+        let mut row = Vec::new();
+        // No event has this place: its ledger is none.
+        row.extend_from_slice(&self.removed.map_or([0; Position::LEN], Position::encode));
+        if let Some(Put { first, last, value }) = &self.put {
+            row.extend_from_slice(&first.encode());
+            row.extend_from_slice(&last.encode());
+            row.extend_from_slice(&[value.generation as u8, value.storage as u8]);
+            row.extend_from_slice(&value.encoded);
+        }
+        row
+    }
+
+    pub(super) fn decode(row: &[u8]) -> Option<Self> {
+        let (removed, row) = row.split_at_checked(Position::LEN)?;
+        let removed = Position::decode(removed).filter(|at| at.ledger > 0);
+        if row.is_empty() {
+            return Some(Self { put: None, removed });
+        }
+        let (first, row) = row.split_at_checked(Position::LEN)?;
+        let (last, row) = row.split_at_checked(Position::LEN)?;
+        let [generation, storage, encoded @ ..] = row else { return None };
+        let generation = match generation {
+            0 => Generation::Legacy,
+            1 => Generation::V1,
+            _ => return None,
+        };
+        let storage = match storage {
+            0 => Storage::Persistent,
+            1 => Storage::Temporary,
+            _ => return None,
+        };
+        let value = Value { generation, storage, encoded: encoded.to_vec() };
+        let (first, last) = (Position::decode(first)?, Position::decode(last)?);
+        Some(Self { put: Some(Put { first, last, value }), removed })
+    }
+
+    /// How the signer is, or was; none for one that never was, or a row that no version has written.
+    pub(super) fn read(&self, key: &Key) -> Option<event::Signer> {
+        let Value { generation, storage, encoded } = &self.put.as_ref()?.value;
+        event::signer(key, &value::parse(encoded)?, *storage, *generation)
+    }
+}
+
+/// A signer's key as it stands in keys of rows, and is looked up.
+pub(super) fn key_bytes(key: &Key) -> Vec<u8> {
+    let (kind, bytes) = match key {
+        Key::Secp256r1(credential) => (0, credential.clone()),
+        Key::Ed25519(public_key) => (1, public_key.to_vec()),
+        Key::Policy(address) => (2, value::xdr(address)),
+    };
+    [&[kind], bytes.as_slice()].concat()
+}
+
+pub(super) fn key_of(bytes: &[u8]) -> Option<Key> {
+    let (kind, bytes) = bytes.split_first()?;
+    match kind {
+        0 => Some(Key::Secp256r1(bytes.to_vec())),
+        1 => bytes.try_into().ok().map(Key::Ed25519),
+        2 => ScAddress::from_xdr(bytes, Limits { depth: 8, len: 64 }).ok().map(Key::Policy),
+        _ => None,
+    }
+}
+
+/// What a key is looked up by: the id of a credential, or an address, which a public key is, too.
+pub(super) fn tag(key: &Key) -> Tag {
+    let address = match key {
+        Key::Secp256r1(credential) => return Tag::of_credential(credential),
+        Key::Policy(address) => value::xdr(address),
+        Key::Ed25519(key) => {
+            let key = PublicKey::PublicKeyTypeEd25519(Uint256(*key));
+            value::xdr(&ScAddress::Account(AccountId(key)))
+        }
+    };
+    Tag::of_address(&address)
+}
+
+fn keys_key(key: &Key, first_seen: u32, contract: &ContractId) -> Vec<u8> {
+    let mut row_key = [&tag(key).0[..], &first_seen.to_be_bytes()].concat();
+    put_strkey(&mut row_key, contract);
+    // A wallet may have an account both as a public key and as a policy.
+    row_key.push(u8::from(matches!(key, Key::Policy(_))));
+    row_key
+}
+
+/// Takes events of one or several ledgers, in any order; one that was taken before changes nothing.
+///
+/// # Errors
+/// What the store says.
+pub fn take(rows: &mut dyn RowsMut, events: &[Emitted<Event>]) -> Result<(), StoreError> {
+    let mut stats = Stats::read(rows)?;
+    let before = stats;
+    for emitted in events {
+        let Emitted { contract, position, event } = emitted;
+        let key = [&contract.0[..], &position.encode()].concat();
+        if rows.get(LOG, &key)?.is_some() {
+            continue;
+        }
+        rows.put(LOG, key, vec![event.kind as u8])?;
+        match &event.change {
+            Change::Upgraded => upgrade(rows, contract, *position, &mut stats)?,
+            Change::Put(key, _, _) | Change::Removed(key) => {
+                signer(rows, key, emitted, &mut stats)?
+            }
+        }
+    }
+    if stats == before { Ok(()) } else { stats.write(rows) }
+}
+
+fn upgrade(
+    rows: &mut dyn RowsMut,
+    contract: &ContractId,
+    position: Position,
+    stats: &mut Stats,
+) -> Result<(), StoreError> {
+    let Some(mut stored) = stored(rows, contract)? else { return Ok(()) };
+    if stored.wallet.is_upgrade_of_it(position) {
+        stored.wallet.upgraded(position);
+        stats.count(Kind::Upgraded, position.ledger);
+        rows.put(WALLETS, contract.0.to_vec(), stored.encode())?;
+    }
+    Ok(())
+}
+
+fn signer(
+    rows: &mut dyn RowsMut,
+    key: &Key,
+    Emitted { contract, position, event }: &Emitted<Event>,
+    stats: &mut Stats,
+) -> Result<(), StoreError> {
+    let generation = event.kind.generation();
+    let known = stored(rows, contract)?;
+    let new = || Stored { wallet: Wallet::begin(*position, generation), signers: 0, active: 0 };
+    let mut stored = known.unwrap_or_else(new);
+    stored.wallet.signer_event(*position, generation);
+    stats.count(event.kind, position.ledger);
+    // Upgrades that count now: before, the wallet began after them.
+    let begins_later = known.map(|known| known.wallet.first);
+    if begins_later.is_none_or(|later| *position < later) {
+        for at in upgrades(rows, contract, *position, begins_later)? {
+            stored.wallet.upgraded(at);
+            stats.count(Kind::Upgraded, at.ledger);
+        }
+    }
+    if let Some(later) = begins_later.filter(|later| later.ledger != stored.wallet.first.ledger) {
+        move_keys(rows, contract, later.ledger, stored.wallet.first.ledger)?;
+    }
+
+    let row_key = [&contract.0[..], &key_bytes(key)].concat();
+    let row = rows.get(SIGNERS, &row_key)?;
+    let entry =
+        row.as_deref().map(|row| Signer::decode(row).ok_or_else(|| damaged(SIGNERS, &row_key)));
+    let before = entry.transpose()?.unwrap_or_default();
+    let mut entry = before.clone();
+    match &event.change {
+        Change::Put(_, signer, encoded) => {
+            let storage = signer.storage;
+            entry.put(*position, Value { generation, storage, encoded: encoded.clone() });
+        }
+        Change::Removed(_) | Change::Upgraded => entry.remove(*position),
+    }
+    if entry.is_known() && !before.is_known() {
+        stats.wallets += u64::from(stored.signers == 0);
+        stored.signers += 1;
+        stats.signers += 1;
+        if let Key::Secp256r1(_) = key {
+            stats.credentials += u64::from(mark(rows, CREDENTIALS, tag(key).0.to_vec())?);
+        }
+    }
+    let found_by = keys_key(key, stored.wallet.first.ledger, contract);
+    match (before.is_active(), entry.is_active()) {
+        (false, true) => {
+            stored.active += 1;
+            stats.active += 1;
+            rows.put(KEYS, found_by, contract.0.to_vec())?;
+        }
+        (true, false) => {
+            stored.active -= 1;
+            stats.active -= 1;
+            rows.delete(KEYS, found_by)?;
+        }
+        _ => {}
+    }
+    rows.put(SIGNERS, row_key, entry.encode())?;
+    rows.put(WALLETS, contract.0.to_vec(), stored.encode())
+}
+
+/// Upgrades in a contract's log after a position and, if it had begun later, before that.
+fn upgrades(
+    rows: &dyn Rows,
+    contract: &ContractId,
+    after: Position,
+    before: Option<Position>,
+) -> Result<Vec<Position>, StoreError> {
+    let mut found = Vec::new();
+    let from = [&contract.0[..], &after.encode()].concat();
+    let mut failure = None;
+    rows.scan(LOG, &from, &mut |key, kind| {
+        let Some(at) = key.strip_prefix(&contract.0[..]) else { return false };
+        let Some(at) = Position::decode(at) else {
+            failure = Some(damaged(LOG, key));
+            return false;
+        };
+        if before.is_some_and(|before| at >= before) {
+            return false;
+        }
+        if *kind == [Kind::Upgraded as u8] {
+            found.push(at);
+        }
+        true
+    })?;
+    failure.map_or(Ok(found), Err)
+}
+
+/// A wallet begins earlier than was known: what its signers are found by says so.
+fn move_keys(
+    rows: &mut dyn RowsMut,
+    contract: &ContractId,
+    from: u32,
+    to: u32,
+) -> Result<(), StoreError> {
+    let (mut active, mut failure) = (Vec::new(), None);
+    scan_under(rows, SIGNERS, &contract.0, |key, row| {
+        match (key_of(key), Signer::decode(row)) {
+            (Some(key), Some(entry)) if entry.is_active() => active.push(key),
+            (Some(_), Some(_)) => {}
+            _ => failure = Some(damaged(SIGNERS, key)),
+        }
+        failure.is_none()
+    })?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    for key in active {
+        rows.delete(KEYS, keys_key(&key, from, contract))?;
+        rows.put(KEYS, keys_key(&key, to, contract), contract.0.to_vec())?;
+    }
+    Ok(())
+}
+
+/// Totals of the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Events that counted.
+    pub events: u64,
+    /// Wallets that have or had a signer.
+    pub wallets: u64,
+    /// Ids of credentials that a wallet has or had.
+    pub credentials: u64,
+    /// Signers that wallets have or had.
+    pub signers: u64,
+    /// Signers that wallets have.
+    pub active: u64,
+    /// Ledger of the first event; 0 without one.
+    pub first_ledger: u64,
+    /// Ledger of the last; 0 without one.
+    pub last_ledger: u64,
+    /// How many there are of each name, in the order of [`Kind::ALL`].
+    pub kinds: [u64; Kind::ALL.len()],
+}
+
+const OWN: RangeInclusive<usize> = 0..=6;
+const COUNTERS: usize = 7 + Kind::ALL.len();
+
+impl Stats {
+    fn count(&mut self, kind: Kind, ledger: u32) {
+        self.events += 1;
+        self.kinds[kind as usize] += 1;
+        widen(&mut self.first_ledger, &mut self.last_ledger, ledger);
+    }
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn read(rows: &dyn Rows) -> Result<Self, StoreError> {
+        let Counters(counters) = Counters::<COUNTERS>::read(rows, STATS)?;
+        let [events, wallets, credentials, signers, active, first_ledger, last_ledger, kinds @ ..] =
+            counters;
+        Ok(Self { events, wallets, credentials, signers, active, first_ledger, last_ledger, kinds })
+    }
+
+    fn write(&self, rows: &mut dyn RowsMut) -> Result<(), StoreError> {
+        let Self { events, wallets, credentials, signers, active, .. } = *self;
+        let own =
+            [events, wallets, credentials, signers, active, self.first_ledger, self.last_ledger];
+        let mut counters = [0; COUNTERS];
+        counters[OWN].copy_from_slice(&own);
+        counters[own.len()..].copy_from_slice(&self.kinds);
+        Counters(counters).write(rows, STATS)
+    }
+}

@@ -1,0 +1,62 @@
+//! Where an event stands on the chain: the one order in which events count, whatever the order in which they
+//! come.
+
+/// Where an event stands. Neither its row id nor its transaction's hash says that: ledgers may be stored in any
+/// order, and one ledger may remove a signer and add it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// Its ledger.
+    pub ledger: u32,
+    /// 1-based position of its transaction in apply order.
+    pub application_order: u32,
+    /// 0-based position in its transaction.
+    pub event_index: u32,
+}
+
+impl Position {
+    /// Bytes of [`Self::encode`].
+    pub const LEN: usize = 12;
+
+    /// In keys: the order of bytes is that of the chain.
+    pub fn encode(self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        let parts = [self.ledger, self.application_order, self.event_index];
+        for (place, part) in out.chunks_exact_mut(4).zip(parts) {
+            place.copy_from_slice(&part.to_be_bytes());
+        }
+        out
+    }
+
+    /// None when there are not exactly so many bytes.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (parts, []) = bytes.as_chunks::<4>() else { return None };
+        let [ledger, application_order, event_index] = parts else { return None };
+        let number = |part: &[u8; 4]| u32::from_be_bytes(*part);
+        Some(Self {
+            ledger: number(ledger),
+            application_order: number(application_order),
+            event_index: number(event_index),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_bytes_is_that_of_the_chain() {
+        let at = |ledger, application_order, event_index| Position {
+            ledger,
+            application_order,
+            event_index,
+        };
+        let ordered = [at(0, 0, 0), at(1, 2, 300), at(1, 3, 0), at(256, 1, 1), at(u32::MAX, 1, 0)];
+        assert!(ordered.is_sorted() && ordered.map(Position::encode).is_sorted());
+        for position in ordered {
+            assert_eq!(Position::decode(&position.encode()), Some(position));
+        }
+        assert_eq!(Position::decode(&[0; 11]), None);
+        assert_eq!(Position::decode(&[0; 13]), None);
+    }
+}

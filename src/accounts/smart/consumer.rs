@@ -1,0 +1,35 @@
+//! The consumer of the store's feed that keeps the index of smart accounts.
+
+use super::rows::{self, FAMILIES, Logged};
+use crate::accounts::emitted::recognised;
+use crate::store::{
+    Begins, ConsumerEffects, ConsumerSpec, FedLedger, LedgerConsumer, Needs, Store, StoreError,
+};
+
+/// The name under which ledgers are taken from the feed, and the index is built anew.
+pub const CONSUMER: &str = "smart_accounts";
+
+/// Takes ledgers from the feed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SmartAccounts;
+
+impl LedgerConsumer for SmartAccounts {
+    fn spec(&self) -> ConsumerSpec {
+        ConsumerSpec {
+            name: CONSUMER,
+            families: FAMILIES,
+            needs: Needs { events: true, ..Needs::default() },
+            begins: Begins::AtTheBeginning,
+        }
+    }
+
+    fn ledger(
+        &self,
+        store: &Store,
+        ledger: &FedLedger,
+        effects: &mut ConsumerEffects<'_>,
+    ) -> Result<(), StoreError> {
+        let events = recognised(store, ledger.ledger, Logged::recognise)?;
+        if events.is_empty() { Ok(()) } else { rows::take(effects, &events) }
+    }
+}

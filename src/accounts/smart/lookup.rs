@@ -1,0 +1,79 @@
+//! What is asked of the index of smart accounts.
+
+use stellar_xdr::ScAddress;
+
+use super::fold::Account;
+use super::rows::{ACCOUNTS, SIGNERS, Summary, replay, summary};
+use crate::accounts::rows::{Rows, Tag, contract_in, damaged, scan_under};
+use crate::accounts::value;
+use crate::domain::ContractId;
+use crate::store::StoreError;
+
+pub use super::rows::Stats;
+
+/// Visits the accounts with an active signer that has this credential, by their strkeys, until `visit` says
+/// false.
+///
+/// # Errors
+/// What the store says.
+pub fn by_credential(
+    rows: &dyn Rows,
+    credential: &[u8],
+    visit: impl FnMut(ContractId, Summary) -> bool,
+) -> Result<(), StoreError> {
+    by_tag(rows, Tag::of_credential(credential), visit)
+}
+
+/// Visits the accounts with an active signer that has this address, its own or that of its verifier.
+///
+/// # Errors
+/// What the store says.
+pub fn by_address(
+    rows: &dyn Rows,
+    address: &ScAddress,
+    visit: impl FnMut(ContractId, Summary) -> bool,
+) -> Result<(), StoreError> {
+    by_tag(rows, Tag::of_address(&value::xdr(address)), visit)
+}
+
+fn by_tag(
+    rows: &dyn Rows,
+    tag: Tag,
+    mut visit: impl FnMut(ContractId, Summary) -> bool,
+) -> Result<(), StoreError> {
+    let mut failure = None;
+    scan_under(rows, SIGNERS, &tag.0, |key, value| {
+        let Some(contract) = contract_in(value) else {
+            failure = Some(damaged(SIGNERS, key));
+            return false;
+        };
+        match summary(rows, &contract) {
+            Ok(Some(summary)) => visit(contract, summary),
+            Ok(None) => {
+                failure = Some(damaged(ACCOUNTS, &contract.0));
+                false
+            }
+            Err(error) => {
+                failure = Some(error);
+                false
+            }
+        }
+    })?;
+    failure.map_or(Ok(()), Err)
+}
+
+/// All that is known of an account; none for one that has no rule, or never had.
+///
+/// # Errors
+/// What the store says.
+pub fn account(
+    rows: &dyn Rows,
+    contract: &ContractId,
+) -> Result<Option<(Summary, Account)>, StoreError> {
+    match summary(rows, contract)? {
+        Some(summary) if !summary.rules.is_empty() => {
+            Ok(Some((summary, replay(rows, contract)?.account)))
+        }
+        _ => Ok(None),
+    }
+}

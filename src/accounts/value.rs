@@ -1,0 +1,94 @@
+//! Looking into values of contracts: what they are, by the exact type, or nothing.
+
+use stellar_xdr::{Limits, ReadXdr, ScAddress, ScMapEntry, ScVal, WriteXdr};
+
+/// Nesting that the network allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT` of soroban-env-host), and more
+/// bytes than the events of one transaction may have.
+const LIMITS: Limits = Limits { depth: 500, len: 1 << 20 };
+
+/// Most bytes of the XDR of a symbol: its type, its length, and 32 characters.
+const LONGEST_SYMBOL: usize = 4 + 4 + 32;
+
+/// The value with this XDR.
+pub(super) fn parse(xdr: &[u8]) -> Option<ScVal> {
+    ScVal::from_xdr(xdr, LIMITS).ok()
+}
+
+/// The symbol with this XDR; none when it is another value. Does not allocate.
+pub(super) fn symbol_of(xdr: &[u8]) -> Option<&[u8]> {
+    const SYMBOL: [u8; 4] = [0, 0, 0, 15];
+    let rest = xdr.strip_prefix(&SYMBOL).filter(|_| xdr.len() <= LONGEST_SYMBOL)?;
+    let (length, text) = rest.split_first_chunk::<4>()?;
+    text.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)
+}
+
+pub(super) fn symbol(value: &ScVal) -> Option<&[u8]> {
+    match value {
+        ScVal::Symbol(symbol) => Some(symbol.as_slice()),
+        _ => None,
+    }
+}
+
+pub(super) fn list(value: &ScVal) -> Option<&[ScVal]> {
+    match value {
+        ScVal::Vec(Some(list)) => Some(list.as_slice()),
+        _ => None,
+    }
+}
+
+pub(super) fn map(value: &ScVal) -> Option<&[ScMapEntry]> {
+    match value {
+        ScVal::Map(Some(map)) => Some(map.as_slice()),
+        _ => None,
+    }
+}
+
+/// The value under a key that is a symbol.
+pub(super) fn field<'a>(map: &'a [ScMapEntry], name: &str) -> Option<&'a ScVal> {
+    let entry = map.iter().find(|entry| symbol(&entry.key) == Some(name.as_bytes()))?;
+    Some(&entry.val)
+}
+
+pub(super) fn address(value: &ScVal) -> Option<&ScAddress> {
+    match value {
+        ScVal::Address(address) => Some(address),
+        _ => None,
+    }
+}
+
+pub(super) fn bytes(value: &ScVal) -> Option<&[u8]> {
+    match value {
+        ScVal::Bytes(bytes) => Some(bytes.as_slice()),
+        _ => None,
+    }
+}
+
+pub(super) fn number(value: &ScVal) -> Option<u32> {
+    match value {
+        ScVal::U32(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The XDR of a value that was parsed here, or of an address.
+pub(super) fn xdr(value: &impl WriteXdr) -> Vec<u8> {
+    // What was read within limits is written without: memory does not fail.
+    value.to_xdr(Limits::none()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_symbol_is_read_off_its_xdr() {
+        let symbol = |text: &str| xdr(&ScVal::Symbol(text.try_into().unwrap()));
+        for text in ["", "a", "sw_v1", "signer_added", "context_rule_meta_updated"] {
+            assert_eq!(symbol_of(&symbol(text)), Some(text.as_bytes()), "{text}");
+        }
+        let string = xdr(&ScVal::String(stellar_xdr::ScString("add".try_into().unwrap())));
+        for other in [&[][..], &[0, 0, 0, 15], &[0, 0, 0, 15, 0, 0, 0, 9, 1], &string] {
+            assert_eq!(symbol_of(other), None, "{other:?}");
+        }
+    }
+}

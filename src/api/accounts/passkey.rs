@@ -1,0 +1,293 @@
+//! `/rest/passkey-indexer`: passkey wallets by credential and by address, one wallet, totals. The form of the answers
+//! is that of passkey-kit's indexer client.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use stellar_strkey::ed25519;
+use stellar_xdr::ScAddress;
+
+use super::{Accounts, Extent, Reading, address, contract, credential, own_failure};
+use crate::accounts::passkey::CONSUMER;
+use crate::accounts::passkey::event::{
+    Expiration, Generation, Key, Kind, LONGEST_CREDENTIAL, Limits,
+};
+use crate::accounts::passkey::lookup::{self, ListedSigner, Stats, Summary};
+use crate::api::answer::Answer;
+use crate::api::cors::Sendable;
+use crate::api::route::{Call, Handler, Route, Work};
+use crate::api::{ApiError, Deps};
+use crate::domain::ContractId;
+
+const fn indexed(template: &'static str, handler: Handler<Deps>) -> Route {
+    served(template, Work::Current(&[CONSUMER], handler))
+}
+
+const fn served(template: &'static str, work: Work) -> Route {
+    let route = super::route(template, work, Sendable::Any);
+    Route { failure: |error| own_failure(error, "Internal error"), ..route }
+}
+
+/// Routes of this area.
+pub(in crate::api) static ROUTES: [Route; 5] = [
+    served("/rest/passkey-indexer", Work::Memory(health)),
+    indexed("/rest/passkey-indexer/api/lookup/{credential_id}", by_credential),
+    indexed("/rest/passkey-indexer/api/lookup/address/{address}", by_address),
+    indexed("/rest/passkey-indexer/api/wallet/{contract_id}", detail),
+    indexed("/rest/passkey-indexer/api/stats", stats),
+];
+
+/// Everything else under its address.
+pub(in crate::api) static ELSEWHERE: [Route; 1] =
+    [served("/rest/passkey-indexer/{*rest}", Work::Memory(super::elsewhere))];
+
+fn health(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+    Ok(Answer::json(br#"{"status":"ok","service":"passkey-indexer"}"#.to_vec()))
+}
+
+#[derive(Serialize)]
+struct SummaryRecord {
+    contract_id: String,
+    generation: &'static str,
+    signer_count: u32,
+    first_seen_ledger: u32,
+    last_seen_ledger: u32,
+}
+
+fn by_credential(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let (asked, credential) = credential(call, 2 * LONGEST_CREDENTIAL)?;
+    let reading = Reading::of(deps, call, CONSUMER)?;
+    let mut list = Accounts::new(deps, call, "credentialId", &asked, "wallets");
+    lookup::by_credential(&reading.rows, &credential, |contract, summary| {
+        push(&mut list, &reading, &contract, summary)
+    })?;
+    Ok(list.finish(&reading))
+}
+
+fn by_address(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let (asked, address) = address(call)?;
+    if !matches!(address, ScAddress::Account(_) | ScAddress::Contract(_)) {
+        return Err(ApiError::Unreadable("Invalid address"));
+    }
+    let reading = Reading::of(deps, call, CONSUMER)?;
+    let mut list = Accounts::new(deps, call, "signerAddress", &asked, "wallets");
+    lookup::by_address(&reading.rows, &address, |contract, summary| {
+        push(&mut list, &reading, &contract, summary)
+    })?;
+    Ok(list.finish(&reading))
+}
+
+fn push(
+    list: &mut Accounts<'_>,
+    reading: &Reading<'_>,
+    contract: &ContractId,
+    summary: Summary,
+) -> bool {
+    let Summary { generation, signers, first_seen, last_seen } = summary;
+    let record = SummaryRecord {
+        contract_id: contract.to_string(),
+        generation: generation.name(),
+        signer_count: signers,
+        first_seen_ledger: first_seen,
+        last_seen_ledger: last_seen,
+    };
+    list.push(&record, reading.is_whole(contract, first_seen))
+}
+
+#[derive(Serialize)]
+struct Detail {
+    #[serde(rename = "contractId")]
+    contract_id: String,
+    generation: &'static str,
+    first_seen_ledger: u32,
+    last_seen_ledger: u32,
+    signers: Vec<SignerRecord>,
+    #[serde(flatten)]
+    extent: Extent,
+}
+
+#[derive(Serialize)]
+struct SignerRecord {
+    key: Value,
+    #[serde(rename = "publicKey", skip_serializing_if = "Option::is_none")]
+    public_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expiration: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expiration_unit: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<Value>,
+    storage: &'static str,
+    status: &'static str,
+}
+
+/// When an answer is given: what the time of a signer is held against.
+#[derive(Clone, Copy)]
+struct Now {
+    /// UNIX seconds.
+    seconds: u64,
+    /// The network's newest ledger, as far as is known.
+    ledger: u32,
+}
+
+impl Now {
+    fn of(deps: &Deps, reading: &Reading<'_>) -> Self {
+        let stored = reading.as_of.unwrap_or_default();
+        let newest = deps.health.network_latest().unwrap_or_default().max(stored);
+        Self {
+            seconds: deps.settings.fixed_clock.unwrap_or_else(|| (deps.clock)()),
+            ledger: deps.settings.fixed_network_ledger.unwrap_or(newest.0),
+        }
+    }
+
+    /// A signer is valid at the moment of its expiration, and not after.
+    fn is_past(self, expiration: Expiration) -> bool {
+        match expiration {
+            Expiration::Ledger(last) => self.ledger > last,
+            Expiration::Unix(last) => self.seconds > last,
+        }
+    }
+}
+
+fn detail(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    const NOT_THERE: ApiError = ApiError::NotThere("Wallet not found");
+    let contract = contract(call).ok_or(NOT_THERE)?;
+    let reading = Reading::of(deps, call, CONSUMER)?;
+    let wallet = lookup::wallet(&reading.rows, &contract)?.ok_or(NOT_THERE)?;
+    let now = Now::of(deps, &reading);
+    let most = call.allowance.map_or(u64::MAX, |allowance| allowance.limits.index_rows);
+    let (signers, mut is_all) = lookup::signers(&reading.rows, &contract, most)?;
+    let (mut records, mut bytes) = (Vec::with_capacity(signers.len()), 0);
+    for signer in signers {
+        bytes += signer_bytes(&signer);
+        if call.allowance.is_some_and(|it| it.goes_on(bytes).is_break()) {
+            is_all = false;
+            break;
+        }
+        records.push(signer_record(signer, wallet.generation, now));
+    }
+    let is_whole = is_all && reading.is_whole(&contract, wallet.first_seen);
+    let answer = super::json(&Detail {
+        contract_id: contract.to_string(),
+        generation: wallet.generation.name(),
+        first_seen_ledger: wallet.first_seen,
+        last_seen_ledger: wallet.last_seen,
+        signers: records,
+        extent: reading.extent(is_whole),
+    });
+    Ok(Answer { is_complete: is_all, ..answer })
+}
+
+/// About how many bytes a signer takes in an answer.
+fn signer_bytes(ListedSigner { key, signer, .. }: &ListedSigner) -> usize {
+    let of_key = |key: &Key| match key {
+        Key::Secp256r1(credential) => 2 * credential.len() + 40,
+        Key::Ed25519(_) | Key::Policy(_) => 100,
+    };
+    let limits = signer.limits.iter().flatten();
+    let limits: usize =
+        limits.map(|(_, keys)| 64 + keys.iter().flatten().map(of_key).sum::<usize>()).sum();
+    of_key(key) + 300 + limits
+}
+
+fn signer_record(
+    ListedSigner { key, signer, is_removed, .. }: ListedSigner,
+    generation: Generation,
+    now: Now,
+) -> SignerRecord {
+    let (expiration, expiration_unit) = match signer.expiration {
+        None => (None, None),
+        Some(Expiration::Ledger(last)) => (Some(u64::from(last)), Some("ledger")),
+        Some(Expiration::Unix(last)) => (Some(last), Some("unix")),
+    };
+    let status = match signer.expiration {
+        _ if is_removed => "removed",
+        Some(expiration) if now.is_past(expiration) => "expired",
+        _ => "live",
+    };
+    SignerRecord {
+        key: key_record(&key),
+        public_key: signer.public_key.map(hex::encode),
+        expiration,
+        expiration_unit,
+        limits: signer.limits.and_then(|limits| limits_record(&limits, generation)),
+        storage: signer.storage.name(),
+        status,
+    }
+}
+
+/// Without limits is without bounds. Empty ones mean the same to legacy code and forbid everything to that of v1, so
+/// that what they mean depends on the code that a wallet has now.
+fn limits_record(limits: &Limits, generation: Generation) -> Option<Value> {
+    if limits.is_empty() && generation == Generation::Legacy {
+        return None;
+    }
+    let member = |(address, keys): &(ScAddress, Option<Vec<Key>>)| {
+        let keys = keys.as_ref().map(|keys| keys.iter().map(key_record).collect::<Vec<_>>());
+        (address.to_string(), json!(keys))
+    };
+    Some(Value::Object(limits.iter().map(member).collect::<Map<_, _>>()))
+}
+
+fn key_record(key: &Key) -> Value {
+    match key {
+        Key::Secp256r1(credential) => {
+            json!({ "type": "secp256r1", "value": hex::encode(credential) })
+        }
+        Key::Ed25519(key) => {
+            let account = ed25519::PublicKey(*key).to_string();
+            json!({ "type": "ed25519", "value": account.as_str() })
+        }
+        Key::Policy(address) => json!({ "type": "policy", "value": address.to_string() }),
+    }
+}
+
+#[derive(Serialize)]
+struct StatsAnswer {
+    stats: StatsRecord,
+    #[serde(flatten)]
+    extent: Extent,
+}
+
+#[derive(Serialize)]
+struct StatsRecord {
+    total_events: u64,
+    unique_contracts: u64,
+    unique_credentials: u64,
+    total_signers: u64,
+    active_signers: u64,
+    first_ledger: Option<u64>,
+    last_ledger: Option<u64>,
+    #[serde(rename = "eventTypes")]
+    event_types: Vec<KindRecord>,
+}
+
+#[derive(Serialize)]
+struct KindRecord {
+    generation: &'static str,
+    event_type: &'static str,
+    count: u64,
+}
+
+fn stats(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
+    let reading = Reading::of(deps, call, CONSUMER)?;
+    let stats = Stats::read(&reading.rows)?;
+    let kinds = Kind::ALL.iter().zip(stats.kinds).filter(|(_, count)| *count > 0);
+    let record = |(kind, count): (&Kind, u64)| KindRecord {
+        generation: kind.generation().name(),
+        event_type: kind.name(),
+        count,
+    };
+    Ok(super::json(&StatsAnswer {
+        stats: StatsRecord {
+            total_events: stats.events,
+            unique_contracts: stats.wallets,
+            unique_credentials: stats.credentials,
+            total_signers: stats.signers,
+            active_signers: stats.active,
+            first_ledger: Some(stats.first_ledger).filter(|ledger| *ledger > 0),
+            last_ledger: Some(stats.last_ledger).filter(|ledger| *ledger > 0),
+            event_types: kinds.map(record).collect(),
+        },
+        extent: reading.extent(reading.is_whole_since_the_first()),
+    }))
+}
