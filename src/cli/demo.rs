@@ -14,7 +14,7 @@ use orrery::observe::logs::LogLevel;
 use orrery::programs::{Deploy, ProgramError, Programs};
 use orrery::service::{self, Following, Ledgers, Service, unix_now};
 use orrery::source::follow::Candidate;
-use orrery::source::sandbox::{MARKET_PROGRAM, Sandbox};
+use orrery::source::sandbox::{MARKET_PROGRAM, Sandbox, SandboxWallets};
 use orrery::source::sandbox_network::{self, SandboxNetworkError};
 use orrery::store::{EventQuery, TopicFilter};
 use orrery::tables::query::QueryRequest;
@@ -237,6 +237,8 @@ fn welcome(
         Some(contract) => format!("{base}/events/by-contract/{contract}?limit=3"),
         None => format!("{base}/txs/by-ledger?limit=3"),
     };
+    let wallets = Sandbox::wallets(ledgers.store().network()).map_err(SandboxNetworkError::from)?;
+    let looked_up = looked_up(&wallets, &base);
     let pushed = contract.map(|contract| pushed(contract, &base, &token)).unwrap_or_default();
     let stays = match directory {
         Some(directory) => format!("Everything stays in {}.", directory.display()),
@@ -256,8 +258,26 @@ curl -H 'Authorization: Bearer {token}' '{of_contract}'
 
 A program that was deployed for a contract of this network makes a row of each trade. Ask again and again:
 curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"query\":\"{QUERY}\"}}' '{base}/retroshade/query'
-{pushed}"
+{looked_up}{pushed}"
     ))
+}
+
+/// How to look up the network's smart account and its passkey wallets.
+fn looked_up(wallets: &SandboxWallets, base: &str) -> String {
+    let SandboxWallets { smart_account, legacy, v1, credential } = wallets;
+    let credential: String = credential.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (smart, passkey) =
+        (format!("{base}/smart-account-indexer"), format!("{base}/passkey-indexer"));
+    format!(
+        "
+A smart account and two passkey wallets of this network change their signers. By the passkey, and each of them:
+curl '{smart}/api/lookup/{credential}'
+curl '{passkey}/api/lookup/{credential}'
+curl '{smart}/api/contract/{smart_account}'
+curl '{passkey}/api/wallet/{legacy}'
+curl '{passkey}/api/wallet/{v1}'
+"
+    )
 }
 
 /// How to have a contract's events sent to a receiver that shows them.

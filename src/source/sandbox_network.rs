@@ -59,7 +59,7 @@ pub enum SandboxNetworkError {
 }
 
 /// What a sandbox network began with; all its ledgers follow from it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Beginning {
     seed: u64,
     start_time: u64,
@@ -69,6 +69,9 @@ struct Beginning {
     /// The first ledger with a close time in milliseconds; absent in what was written before.
     #[serde(default)]
     milliseconds_from: Option<u32>,
+    /// The first ledger with accounts that have signers; absent in what was written before.
+    #[serde(default)]
+    wallets_from: Option<u32>,
 }
 
 /// The sandbox network of a data directory in which `stored` is the newest ledger; a new one begins
@@ -90,7 +93,13 @@ pub fn open(
     let directory = data_dir.join(DIRECTORY);
     fs::create_dir_all(&directory).map_err(file_error(&directory))?;
     let start_time = now.saturating_sub(u64::from(LEDGERS_AT_ONCE) * CLOSE_INTERVAL);
-    let new = Beginning { seed, start_time, market_from: None, milliseconds_from: None };
+    let new = Beginning {
+        seed,
+        start_time,
+        market_from: None,
+        milliseconds_from: None,
+        wallets_from: None,
+    };
     let beginning = load_beginning(&directory, new)?;
     // Ledgers that are stored stay as they are: a network that had no market opens one now, and one that
     // closed at whole seconds goes on in milliseconds.
@@ -101,12 +110,14 @@ pub fn open(
     };
     let market_from = from(beginning.market_from, FIRST_MARKET_LEDGER);
     let milliseconds_from = from(beginning.milliseconds_from, FIRST_LEDGER);
-    if beginning.market_from.is_none() || beginning.milliseconds_from.is_none() {
-        let settled = Beginning {
-            market_from: Some(market_from.0),
-            milliseconds_from: Some(milliseconds_from.0),
-            ..beginning
-        };
+    let wallets_from = from(beginning.wallets_from, FIRST_MARKET_LEDGER);
+    let settled = Beginning {
+        market_from: Some(market_from.0),
+        milliseconds_from: Some(milliseconds_from.0),
+        wallets_from: Some(wallets_from.0),
+        ..beginning
+    };
+    if settled != beginning {
         save_beginning(&directory, &settled)?;
     }
     let config = SandboxConfig {
@@ -120,7 +131,8 @@ pub fn open(
         Some(snapshot) if Some(snapshot.latest_ledger()) <= stored => snapshot,
         _ => Sandbox::new(config)?,
     };
-    let mut sandbox = sandbox.with_market(market_from).with_milliseconds(milliseconds_from, 1);
+    let sandbox = sandbox.with_market(market_from).with_wallets(wallets_from);
+    let mut sandbox = sandbox.with_milliseconds(milliseconds_from, 1);
     if let Some(stored) = stored {
         sandbox.skip_to(stored)?;
     }

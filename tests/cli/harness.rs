@@ -113,8 +113,8 @@ impl Service {
         Self { child, address }
     }
 
-    /// The demo, and the four lines that it prints for a shell.
-    pub fn demo(directory: &Path) -> (Self, [String; 4]) {
+    /// The demo, and the lines that it prints for a shell.
+    pub fn demo(directory: &Path) -> (Self, [String; 9]) {
         let mut child = orrery(directory)
             .args(["demo", "--listen", "127.0.0.1:0", "--data-dir", "d"])
             .stdout(Stdio::piped())
@@ -123,8 +123,8 @@ impl Service {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         // From here on it is ended whatever happens.
         let mut demo = Self { child, address: String::new() };
-        let commands = lines.filter(|line| line.starts_with("curl ")).take(4);
-        let commands: [String; 4] = commands.collect::<Vec<_>>().try_into().unwrap();
+        let commands = lines.filter(|line| line.starts_with("curl ")).take(9);
+        let commands: [String; 9] = commands.collect::<Vec<_>>().try_into().unwrap();
         let (_, address) = commands[0].split_once("http://").unwrap();
         demo.address = address.split(['/', '\'']).next().unwrap().to_owned();
         (demo, commands)

@@ -61,7 +61,7 @@ pub(super) fn plan(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
         let create = wasm::create(&root.address(), salt(), CODE, Vec::new())?;
         return planner.invoke(root, &create, None).map(drop);
     }
-    keep_alive(planner, &market)?;
+    keep_alive(planner, &market, CODE, |_| true)?;
     for _ in 0..=planner.dice.below(MOST_AT_ONCE) {
         let Some(trader) = planner.idle_trader() else {
             return Ok(());
@@ -71,13 +71,18 @@ pub(super) fn plan(planner: &mut Planner<'_>) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Extends entries before they expire: nothing in the contract does.
-fn keep_alive(planner: &mut Planner<'_>, market: &ScAddress) -> Result<(), SandboxError> {
+/// Extends those entries of a contract that are kept, and its code, before they expire: nothing in the contract does.
+pub(super) fn keep_alive(
+    planner: &mut Planner<'_>,
+    contract: &ScAddress,
+    code: &[u8],
+    is_kept: impl Fn(&LedgerKey) -> bool,
+) -> Result<(), SandboxError> {
     let soon = planner.ledger.sequence.saturating_add(SHORT_LIFE);
-    let (state, code) = (planner.state, wasm::code_key(CODE));
+    let (state, code) = (planner.state, wasm::code_key(code));
     let mut expiring = Vec::new();
     let own = state.entries().map(|(key, _)| key).filter(|key| match key {
-        LedgerKey::ContractData(data) => data.contract == *market,
+        LedgerKey::ContractData(data) => data.contract == *contract && is_kept(key),
         key => **key == code,
     });
     for key in own {

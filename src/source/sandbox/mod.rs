@@ -34,6 +34,7 @@ mod state;
 mod tests;
 mod traffic;
 mod tx_set;
+mod wallets;
 mod wasm;
 
 use std::ops::RangeInclusive;
@@ -136,6 +137,19 @@ pub enum SandboxError {
     Inconsistent(String),
 }
 
+/// The accounts of a sandbox that have signers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxWallets {
+    /// A smart account.
+    pub smart_account: ContractId,
+    /// A passkey wallet of the legacy generation.
+    pub legacy: ContractId,
+    /// A passkey wallet of v1.
+    pub v1: ContractId,
+    /// Id of the credential that may sign for all of them.
+    pub credential: Vec<u8>,
+}
+
 /// A network that makes one ledger whenever it is asked to.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
@@ -147,6 +161,8 @@ pub struct Sandbox {
     visitors: Visitors,
     /// The first ledger with a market; `None` for a network without one.
     market_from: Option<LedgerSeq>,
+    /// The first ledger with accounts that have signers; `None` for a network without them.
+    wallets_from: Option<LedgerSeq>,
     /// `None` for close times in whole seconds.
     milliseconds: Option<Milliseconds>,
 }
@@ -183,6 +199,7 @@ impl Sandbox {
             state,
             visitors,
             market_from: None,
+            wallets_from: None,
             milliseconds: None,
         })
     }
@@ -192,6 +209,25 @@ impl Sandbox {
     /// tell of it: who restores one says it again.
     pub fn with_market(self, from: LedgerSeq) -> Self {
         Self { market_from: Some(from.max(FIRST_MARKET_LEDGER)), ..self }
+    }
+
+    /// The same network with a smart account and passkey wallets, as [`Self::with_market`] with a market.
+    pub fn with_wallets(self, from: LedgerSeq) -> Self {
+        Self { wallets_from: Some(from.max(FIRST_MARKET_LEDGER)), ..self }
+    }
+
+    /// The contracts of those, whether they are there yet or not.
+    ///
+    /// # Errors
+    /// By a defect of the sandbox.
+    pub fn wallets(network: &Network) -> Result<SandboxWallets, SandboxError> {
+        let of = |kind: wallets::Kind| kind.contract(network.id());
+        Ok(SandboxWallets {
+            smart_account: of(wallets::Kind::Smart)?,
+            legacy: of(wallets::Kind::Legacy)?,
+            v1: of(wallets::Kind::V1)?,
+            credential: wallets::CREDENTIAL.to_vec(),
+        })
     }
 
     /// The contract of the market, whether there is one yet or not.
@@ -252,6 +288,9 @@ impl Sandbox {
             let open = self.market_from.is_some_and(|from| sequence >= from.0);
             if open && !planner.is_empty() {
                 market::plan(&mut planner)?;
+            }
+            if self.wallets_from.is_some_and(|from| sequence >= from.0) {
+                wallets::plan(&mut planner)?;
             }
         }
         let transactions = planner.into_transactions();
