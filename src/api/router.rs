@@ -12,6 +12,9 @@ use super::route::{PathValues, Route, in_braces};
 /// The order of methods in the `Allow` header; others follow.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
+/// The end of a template for all that is under a path and has no other template.
+const REST: &str = "/{*rest}";
+
 /// What has one template.
 pub(super) struct Resource {
     template: &'static str,
@@ -35,6 +38,8 @@ pub(super) struct Router {
     literal: HashMap<&'static str, usize>,
     /// Resources by the other templates.
     braced: matchit::Router<usize>,
+    /// What stands before [`REST`], of resources that have all paths there that nobody else has.
+    rests: Vec<(&'static str, usize)>,
 }
 
 /// What is to be done with a request's path and method.
@@ -69,8 +74,12 @@ impl Router {
     /// # Errors
     /// [`ApiError::Start`] when two routes are for the same requests, or a template is none.
     pub(super) fn new(tables: &[&'static [Route]]) -> Result<Self, ApiError> {
-        let mut router =
-            Self { resources: Vec::new(), literal: HashMap::new(), braced: matchit::Router::new() };
+        let mut router = Self {
+            resources: Vec::new(),
+            literal: HashMap::new(),
+            braced: matchit::Router::new(),
+            rests: Vec::new(),
+        };
         for route in tables.iter().copied().flatten() {
             let same = |resource: &Resource| resource.template == route.template;
             let at = match router.resources.iter().position(same) {
@@ -90,14 +99,19 @@ impl Router {
     }
 
     fn add(&mut self, template: &'static str) -> Result<usize, ApiError> {
-        // The last segment may stand for all that follow, `{*rest}`.
-        let named = |segment| in_braces(segment).map(|name| name.strip_prefix('*').unwrap_or(name));
-        let is_whole = |segment| !named(segment).unwrap_or(segment).contains(['{', '}', '*']);
-        if !template.split('/').all(is_whole) {
+        let (spelled, is_rest) = match template.strip_suffix(REST) {
+            Some(before) => (before, true),
+            None => (template, false),
+        };
+        let is_whole =
+            |segment: &str| !in_braces(segment).unwrap_or(segment).contains(['{', '}', '*']);
+        if !spelled.split('/').all(is_whole) || is_rest && spelled.contains('{') {
             return Err(wrong(template, "has braces that are not around a name"));
         }
         let at = self.resources.len();
-        if template.contains('{') {
+        if is_rest {
+            self.rests.push((spelled, at));
+        } else if template.contains('{') {
             self.braced
                 .insert(template, at)
                 .map_err(|error| wrong(template, &error.to_string()))?;
@@ -114,7 +128,9 @@ impl Router {
         let path = path.strip_suffix('/').unwrap_or(path);
         let found = self.resource(path).or_else(|| {
             // `%65vents` is `events` (RFC 3986, section 6.2.2.2).
-            path.contains('%').then(|| self.resource(&decoded(path))).flatten()
+            let decoded = path.contains('%').then(|| decoded(path));
+            let of_decoded = decoded.as_deref().and_then(|path| self.resource(path));
+            of_decoded.or_else(|| self.rest(decoded.as_deref().unwrap_or(path)))
         });
         let Some(resource) = found else { return Match::Unknown };
         match resource.route(method) {
@@ -122,6 +138,14 @@ impl Router {
             None if *method == Method::OPTIONS => Match::Options(resource),
             None => Match::WrongMethod(resource),
         }
+    }
+
+    /// The resource that has everything under a path that no other has.
+    fn rest(&self, path: &str) -> Option<&Resource> {
+        let is_under =
+            |before: &str| path.strip_prefix(before).is_some_and(|it| it.starts_with('/'));
+        let (_, at) = self.rests.iter().find(|(before, _)| is_under(before))?;
+        self.resources.get(*at)
     }
 
     fn resource(&self, path: &str) -> Option<&Resource> {

@@ -21,7 +21,8 @@ use super::{Common, Failure, output};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery status --data-dir d --json | jq .consumers
-  orrery rebuild --data-dir d NAME")]
+  orrery rebuild --data-dir d smart_accounts
+  orrery rebuild --data-dir d passkey_wallets")]
 pub struct Rebuild {
     /// Name of the consumer
     name: String,
@@ -73,6 +74,9 @@ impl Rebuild {
             return output::print_json(&report);
         }
         let mut text = format!("built anew from {} ledgers\n", output::count(report.of));
+        if let Some(digest) = &report.digest {
+            text.push_str(&format!("digest {digest}\n"));
+        }
         if !report.lost.is_empty() {
             text.push_str(&format!("without ledgers {}\n", lost_ranges(&report.lost)));
         }

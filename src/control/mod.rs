@@ -55,6 +55,9 @@ pub struct RebuildReport {
     pub of: u64,
     /// Ledgers that are lost to what is read now, as first and last.
     pub lost: Vec<(u32, u32)>,
+    /// Digest of all that is read now, once nothing is under way: the same as that of another build of it.
+    #[serde(default)]
+    pub digest: Option<String>,
 }
 
 /// How a consumer of ledgers is.

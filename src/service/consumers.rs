@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::{Ledgers, stopped, unix_now_ms};
+use crate::accounts::evictions::Evictions;
 use crate::accounts::passkey::PasskeyWallets;
 use crate::accounts::smart::SmartAccounts;
 use crate::control::{ConsumerReport, RebuildReport};
@@ -34,6 +35,7 @@ pub(super) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer
         Arc::new(WebhookConsumer::new(Arc::clone(webhooks), Arc::new(unix_now_ms))),
         Arc::new(SmartAccounts),
         Arc::new(PasskeyWallets),
+        Arc::new(Evictions),
     ]
 }
 
@@ -180,8 +182,14 @@ impl Ledgers {
         let consumer = self.store().consumer(name);
         let consumer = consumer.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?;
         let ranges = consumer.lost.ranges().iter();
+        let running = consumer.rebuild.is_some();
+        let digest = match known.is_some() && !begin && !running {
+            true => Some(self.store().consumer_digest(name)?),
+            false => None,
+        };
         Ok(RebuildReport {
-            running: consumer.rebuild.is_some(),
+            running,
+            digest,
             done: consumer.rebuild.map_or(consumer.place, |progress| progress.done),
             of: consumer.rebuild.map_or(consumer.place, |progress| progress.of),
             lost: ranges.map(|range| (range.first.0, range.last.0)).collect(),

@@ -61,6 +61,12 @@ impl Settings {
         Self(self.0 | other.0)
     }
 
+    /// Whether some were restricted to listed contracts: those are the upper half of the codes.
+    pub(super) fn has_listed_contracts(self) -> bool {
+        let listed = IndexedAs { listed_contracts: true, ..IndexedAs::default() };
+        self.0 >> listed.encode() != 0
+    }
+
     pub(super) fn list(self) -> Vec<IndexedAs> {
         let codes = (0..IndexedAs::COMBINATIONS).filter(|code| self.0 & 1 << code != 0);
         codes.filter_map(|code| IndexedAs::decode(code).ok()).collect()
@@ -79,5 +85,8 @@ mod tests {
         let some = [all[5], all[0], all[5]].map(Settings::from);
         let union = some.into_iter().fold(Settings::default(), Settings::union);
         assert_eq!(union.list(), [all[0], all[5]]);
+        for one in &all {
+            assert_eq!(Settings::from(*one).has_listed_contracts(), one.listed_contracts);
+        }
     }
 }

@@ -221,3 +221,56 @@ fn a_step_that_leaves_nothing_writes_nothing() {
     let store = open(directory.path(), &[WITNESS]);
     assert_eq!(pass(&store).unwrap(), Consumed::Nothing);
 }
+
+/// Rows as a step sees them, with what it has changed itself, are those of a map that is changed the same way.
+#[test]
+fn a_step_sees_rows_in_order_with_its_own_changes() {
+    use std::collections::BTreeMap;
+
+    use rand::{Rng, SeedableRng};
+    let directory = scratch();
+    let store = open(directory.path(), &[WITNESS]);
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(9);
+    let mut model = BTreeMap::<Vec<u8>, Vec<u8>>::new();
+    for _ in 0..60 {
+        let (mut changed, mut own) = (model.clone(), rng.clone());
+        // A generation's rows end where the next one's begin, and so do a family's.
+        let after = store.change_consumer_rows(WITNESS.name, move |effects| {
+            effects.put("times", [0], [1])?;
+            for _ in 0..own.random_range(0..30) {
+                let key = vec![own.random_range(0..8); own.random_range(0..4)];
+                match own.random_range(0..5) {
+                    0..3 => {
+                        let value = vec![own.random()];
+                        effects.put("order", key.clone(), value.clone())?;
+                        changed.insert(key, value);
+                    }
+                    3 => {
+                        effects.delete("order", key.clone())?;
+                        changed.remove(&key);
+                    }
+                    _ => {
+                        let to = vec![own.random_range(0..9)];
+                        effects.delete_range("order", &key, &to)?;
+                        changed.retain(|row, _| *row < key || *row >= to);
+                    }
+                }
+                let from = vec![own.random_range(0..8); own.random_range(0..3)];
+                let most = own.random_range(1..20);
+                let mut found = Vec::new();
+                effects.scan("order", &from, |key, value| {
+                    found.push((key.to_vec(), value.to_vec()));
+                    found.len() < most
+                })?;
+                let rows = changed.range(from..).map(|(key, value)| (key.clone(), value.clone()));
+                assert_eq!(found, rows.take(most).collect::<Vec<_>>());
+            }
+            Ok::<_, StoreError>((changed, own))
+        });
+        (model, rng) = after.unwrap();
+    }
+    assert!(!model.is_empty());
+    let unknown = store
+        .change_consumer_rows(WITNESS.name, |effects| effects.scan("others", &[], |_, _| true));
+    assert!(matches!(unknown, Err(StoreError::UnknownFamily(_))));
+}

@@ -99,6 +99,22 @@ pub enum Key {
     Policy(ScAddress),
 }
 
+impl Key {
+    /// The value as a wallet encodes it, under which it keeps the signer; none when it is longer than a value can
+    /// be.
+    pub fn to_value(&self) -> Option<ScVal> {
+        let (kind, payload) = match self {
+            Self::Secp256r1(credential) => {
+                ("Secp256r1", ScVal::Bytes(credential.clone().try_into().ok()?))
+            }
+            Self::Ed25519(key) => ("Ed25519", ScVal::Bytes(key.to_vec().try_into().ok()?)),
+            Self::Policy(address) => ("Policy", ScVal::Address(address.clone())),
+        };
+        let kind = ScVal::Symbol(kind.try_into().ok()?);
+        Some(ScVal::Vec(Some(vec![kind, payload].try_into().ok()?)))
+    }
+}
+
 /// Where a wallet keeps a signer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Storage {

@@ -6,6 +6,7 @@ pub(super) mod passkey;
 pub(super) mod smart;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -17,6 +18,7 @@ use super::client::Waiting;
 use super::cors::Sendable;
 use super::route::{Access, Call, Route, Work};
 use super::{ApiError, Deps};
+use crate::accounts::evictions::{self, Entry, Fate};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq};
 use crate::store::{ConsumerView, Store};
 
@@ -91,6 +93,41 @@ impl<'a> Reading<'a> {
 struct Extent {
     as_of_ledger: Option<u32>,
     complete: bool,
+}
+
+/// What became of an entry without an event, where that is known; both members are additive.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct EntryRecord {
+    entry_status: &'static str,
+    entry_status_ledger: u32,
+}
+
+/// What became of the entries of an account.
+struct Entries(HashMap<Entry, (Fate, u32)>);
+
+impl Entries {
+    fn of(deps: &Deps, contract: &ContractId) -> Result<Self, ApiError> {
+        let rows = deps.store.consumer_view(evictions::CONSUMER)?;
+        let mut found = HashMap::new();
+        evictions::of_contract(&rows, contract, |entry, fate, ledger| {
+            found.insert(entry, (fate, ledger));
+        })?;
+        Ok(Self(found))
+    }
+
+    /// What became of an entry after a ledger in which it was written.
+    fn record(&self, entry: Entry, written: u32) -> Option<EntryRecord> {
+        let (fate, ledger) = self.0.get(&entry).copied().filter(|(_, at)| *at >= written)?;
+        Some(EntryRecord { entry_status: fate.name(), entry_status_ledger: ledger })
+    }
+
+    /// What became of an account's own instance.
+    fn instance(&self, contract: &ContractId) -> Option<EntryRecord> {
+        match self.0.is_empty() {
+            true => None,
+            false => self.record(Entry::instance(contract), 0),
+        }
+    }
 }
 
 /// A list of accounts under construction, with what was looked up before it.

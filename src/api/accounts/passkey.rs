@@ -4,12 +4,15 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use stellar_strkey::ed25519;
-use stellar_xdr::ScAddress;
+use stellar_xdr::{ContractDataDurability, ScAddress};
 
-use super::{Accounts, Extent, Reading, address, contract, credential, own_failure};
+use super::{
+    Accounts, Entries, EntryRecord, Extent, Reading, address, contract, credential, own_failure,
+};
+use crate::accounts::evictions::{self, Entry};
 use crate::accounts::passkey::CONSUMER;
 use crate::accounts::passkey::event::{
-    Expiration, Generation, Key, Kind, LONGEST_CREDENTIAL, Limits,
+    Expiration, Generation, Key, Kind, LONGEST_CREDENTIAL, Limits, Storage,
 };
 use crate::accounts::passkey::lookup::{self, ListedSigner, Stats, Summary};
 use crate::api::answer::Answer;
@@ -32,7 +35,10 @@ pub(in crate::api) static ROUTES: [Route; 5] = [
     served("/rest/passkey-indexer", Work::Memory(health)),
     indexed("/rest/passkey-indexer/api/lookup/{credential_id}", by_credential),
     indexed("/rest/passkey-indexer/api/lookup/address/{address}", by_address),
-    indexed("/rest/passkey-indexer/api/wallet/{contract_id}", detail),
+    served(
+        "/rest/passkey-indexer/api/wallet/{contract_id}",
+        Work::Current(&[CONSUMER, evictions::CONSUMER], detail),
+    ),
     indexed("/rest/passkey-indexer/api/stats", stats),
 ];
 
@@ -102,6 +108,8 @@ struct Detail {
     last_seen_ledger: u32,
     signers: Vec<SignerRecord>,
     #[serde(flatten)]
+    instance: Option<EntryRecord>,
+    #[serde(flatten)]
     extent: Extent,
 }
 
@@ -118,6 +126,8 @@ struct SignerRecord {
     limits: Option<Value>,
     storage: &'static str,
     status: &'static str,
+    #[serde(flatten)]
+    entry: Option<EntryRecord>,
 }
 
 /// When an answer is given: what the time of a signer is held against.
@@ -154,6 +164,7 @@ fn detail(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     let reading = Reading::of(deps, call, CONSUMER)?;
     let wallet = lookup::wallet(&reading.rows, &contract)?.ok_or(NOT_THERE)?;
     let now = Now::of(deps, &reading);
+    let entries = Entries::of(deps, &contract)?;
     let most = call.allowance.map_or(u64::MAX, |allowance| allowance.limits.index_rows);
     let (signers, mut is_all) = lookup::signers(&reading.rows, &contract, most)?;
     let (mut records, mut bytes) = (Vec::with_capacity(signers.len()), 0);
@@ -163,7 +174,8 @@ fn detail(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
             is_all = false;
             break;
         }
-        records.push(signer_record(signer, wallet.generation, now));
+        let entry = entries.signer(&contract, &signer);
+        records.push(signer_record(signer, wallet.generation, now, entry));
     }
     let is_whole = is_all && reading.is_whole(&contract, wallet.first_seen);
     let answer = super::json(&Detail {
@@ -172,9 +184,25 @@ fn detail(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
         first_seen_ledger: wallet.first_seen,
         last_seen_ledger: wallet.last_seen,
         signers: records,
+        instance: entries.instance(&contract),
         extent: reading.extent(is_whole),
     });
     Ok(Answer { is_complete: is_all, ..answer })
+}
+
+impl Entries {
+    /// What became of a signer's entry since it was written; a signer that was removed has none.
+    fn signer(&self, contract: &ContractId, signer: &ListedSigner) -> Option<EntryRecord> {
+        if self.0.is_empty() || signer.is_removed {
+            return None;
+        }
+        let durability = match signer.signer.storage {
+            Storage::Persistent => ContractDataDurability::Persistent,
+            Storage::Temporary => ContractDataDurability::Temporary,
+        };
+        let entry = Entry::data(contract, signer.key.to_value()?, durability);
+        self.record(entry, signer.put_in)
+    }
 }
 
 /// About how many bytes a signer takes in an answer.
@@ -193,6 +221,7 @@ fn signer_record(
     ListedSigner { key, signer, is_removed, .. }: ListedSigner,
     generation: Generation,
     now: Now,
+    entry: Option<EntryRecord>,
 ) -> SignerRecord {
     let (expiration, expiration_unit) = match signer.expiration {
         None => (None, None),
@@ -212,6 +241,7 @@ fn signer_record(
         limits: signer.limits.and_then(|limits| limits_record(&limits, generation)),
         storage: signer.storage.name(),
         status,
+        entry,
     }
 }
 

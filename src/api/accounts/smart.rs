@@ -4,7 +4,11 @@
 use serde::Serialize;
 use stellar_xdr::ScVal;
 
-use super::{Accounts, Extent, Reading, address, contract, credential, json, own_failure};
+use super::{
+    Accounts, Entries, EntryRecord, Extent, Reading, address, contract, credential, json,
+    own_failure,
+};
+use crate::accounts::evictions;
 use crate::accounts::smart::event::{Kind, Variant};
 use crate::accounts::smart::fold::{Account, Rule};
 use crate::accounts::smart::lookup::{self, Stats};
@@ -32,7 +36,10 @@ pub(in crate::api) static ROUTES: [Route; 5] = [
     served("/rest/smart-account-indexer", Work::Memory(health)),
     indexed("/rest/smart-account-indexer/api/lookup/{credential_id}", by_credential),
     indexed("/rest/smart-account-indexer/api/lookup/address/{address}", by_address),
-    indexed("/rest/smart-account-indexer/api/contract/{contract_id}", detail),
+    served(
+        "/rest/smart-account-indexer/api/contract/{contract_id}",
+        Work::Current(&[CONSUMER, evictions::CONSUMER], detail),
+    ),
     indexed("/rest/smart-account-indexer/api/stats", stats),
 ];
 
@@ -109,6 +116,8 @@ struct Detail<'a> {
     #[serde(rename = "contextRules")]
     context_rules: Vec<RuleRecord<'a>>,
     #[serde(flatten)]
+    instance: Option<EntryRecord>,
+    #[serde(flatten)]
     extent: Extent,
 }
 
@@ -141,6 +150,7 @@ fn detail(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(json(&Detail {
         contract_id: contract.to_string(),
         summary: SummaryRecord::of(&contract, &summary),
+        instance: Entries::of(deps, &contract)?.instance(&contract),
         context_rules: account.rules().map(|(id, rule)| rule_record(&account, id, rule)).collect(),
         extent: reading.extent(is_whole),
     }))

@@ -171,7 +171,7 @@ fn tables_that_contradict_each_other_are_refused() {
     static TWICE: [Route; 2] = [route("GET", "/x/{id}"), route("GET", "/x/{id}")];
     static OTHER_NAME: [Route; 2] = [route("GET", "/x/{id}"), route("PUT", "/x/{name}")];
     static PART: [Route; 1] = [route("GET", "/x/a{id}")];
-    static REST: [Route; 1] = [route("GET", "/x/{*rest}")];
+    static REST: [Route; 1] = [route("GET", "/x/{id}/{*rest}")];
     static EMPTY: [Route; 1] = [route("GET", "/x/{}")];
     for table in [&TWICE[..], &OTHER_NAME, &PART, &REST, &EMPTY] {
         let Err(ApiError::Start(says)) = Router::new(&[table]).map(drop) else {
@@ -189,6 +189,7 @@ fn expected(table: &[&'static Route], method: &Method, path: &str) -> Outcome {
     let fits = |template: &str, decode: bool| {
         let wanted: Vec<&str> = template.split('/').collect();
         wanted.len() == segments.len()
+            && !template.ends_with(REST)
             && wanted.iter().zip(&segments).all(|(wanted, given)| {
                 let decoded = percent_decode_str(given).decode_utf8_lossy();
                 match in_braces(wanted) {
@@ -198,7 +199,18 @@ fn expected(table: &[&'static Route], method: &Method, path: &str) -> Outcome {
             })
     };
     let first = |decode| table.iter().find(|route| fits(route.template, decode));
-    let Some(template) = first(false).or_else(|| first(true)).map(|route| route.template) else {
+    let under = || {
+        let is_under = |segments: &[&str], before: &str| {
+            let wanted: Vec<&str> = before.split('/').collect();
+            let decoded = segments.iter().map(|it| percent_decode_str(it).decode_utf8_lossy());
+            wanted.len() < segments.len()
+                && wanted.iter().zip(decoded).all(|(one, other)| *one == other)
+        };
+        let before = |route: &Route| route.template.strip_suffix(REST);
+        table.iter().find(|route| before(route).is_some_and(|it| is_under(&segments, it)))
+    };
+    let found = first(false).or_else(|| first(true)).or_else(under);
+    let Some(template) = found.map(|route| route.template) else {
         return ("unknown", "", Vec::new());
     };
     let asked = if *method == Method::HEAD { &Method::GET } else { method };
@@ -283,4 +295,26 @@ fn any_path_finds_what_comparing_with_each_template_finds() {
             assert!(seen[word] > 1_000, "{word} comes up too seldom: {seen:?}");
         }
     }
+}
+
+#[test]
+fn what_follows_a_template_may_be_left_to_one_route() {
+    static LEFT: [Route; 3] =
+        [route("GET", "/a"), route("GET", "/a/b/{c}"), route("GET", "/a/{*rest}")];
+    let router = Router::new(&[&LEFT]).unwrap();
+    let template = |path| outcome(&router, &Method::GET, path).1;
+    for (path, expected) in [
+        ("/a", "/a"),
+        ("/a/", "/a"),
+        ("/a/b", "/a/{*rest}"),
+        ("/a/b/1", "/a/b/{c}"),
+        ("/a/b/1/2", "/a/{*rest}"),
+        ("/a/x/y/z/", "/a/{*rest}"),
+        ("/%61/%62/1", "/a/b/{c}"),
+        ("/%61/%62", "/a/{*rest}"),
+    ] {
+        assert_eq!(template(path), expected, "{path}");
+    }
+    assert_eq!(outcome(&router, &Method::GET, "/b").0, "unknown");
+    assert_eq!(outcome(&router, &Method::POST, "/a/x").0, "wrong method");
 }

@@ -17,6 +17,7 @@
 
 mod change;
 mod consume;
+mod fingerprint;
 mod hold;
 mod rebuild;
 mod rows;

@@ -30,9 +30,8 @@ impl Store {
             let Some(range) = range.filter(|it| it.ledgers.contains(ledgers.last)) else {
                 return false;
             };
-            let settings = range.sums.settings.list();
-            let is_restricted = settings.iter().any(|indexed| indexed.listed_contracts);
-            if is_restricted && !coverage.listings.always_had(contract) {
+            if range.sums.settings.has_listed_contracts() && !coverage.listings.always_had(contract)
+            {
                 return false;
             }
         }

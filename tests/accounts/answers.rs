@@ -1,0 +1,546 @@
+//! What is answered over HTTP, to the letter: routes, statuses, headers, orders, and how what is asked is read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orrery::accounts::{Rows, passkey as passkey_index, smart as smart_index};
+use orrery::config::Config;
+use orrery::service::Ledgers;
+use orrery::store::{Durability, IndexOptions, Store};
+use serde_json::{Value, json};
+use stellar_xdr::ScVal;
+
+use crate::made::passkey::{
+    added, ed25519, legacy, policy, removed, secp256r1, storage, unlimited, updated, upgraded, val,
+    wrapped,
+};
+use crate::made::smart::{delegated, empty, event, external, passkey, rule_by_ids, rule_inline};
+use crate::made::{
+    Made, account, address, any_map, contract, contract_id, i128, list, map, number,
+};
+use crate::world::{Events, PASSKEY, SMART, World, consumers, ledger, network, scratch};
+
+/// One transaction with these events of one contract.
+fn by(contract: u16, made: impl IntoIterator<Item = Made>) -> Events {
+    vec![made.into_iter().map(|made| (contract_id(contract), made)).collect()]
+}
+
+fn id(contract: u16) -> String {
+    contract_id(contract).to_string()
+}
+
+fn get(world: &World, target: &str) -> Value {
+    let answer = world.ask(target);
+    assert_eq!(answer.status, 200, "{target}: {}", String::from_utf8_lossy(&answer.body));
+    answer.json()
+}
+
+fn text(world: &World, target: &str) -> String {
+    String::from_utf8(world.ask(target).body).unwrap()
+}
+
+#[test]
+fn routes_answer_everybody_from_everywhere() {
+    let world = World::new();
+    for (base, service, failure) in [
+        (SMART, "smart-account-indexer", "Contract not found"),
+        (PASSKEY, "passkey-indexer", "Wallet not found"),
+    ] {
+        let health = format!("{{\"status\":\"ok\",\"service\":\"{service}\"}}");
+        let detail = if base == SMART { "contract" } else { "wallet" };
+        let nobody = id(9);
+        for (target, status, error) in [
+            (base.to_owned(), 200, None),
+            (format!("{base}/"), 200, None),
+            (format!("{base}/api/stats"), 200, None),
+            (format!("{base}/api/lookup/00ff"), 200, None),
+            (format!("{base}/api/lookup/0X00FF"), 200, None),
+            (format!("{base}/api/lookup/%30x00ff"), 200, None),
+            (format!("{base}/api/lookup/address/{nobody}"), 200, None),
+            (format!("{base}/api/lookup/0x"), 400, Some("Invalid credential ID")),
+            (format!("{base}/api/lookup/0x0x00"), 400, Some("Invalid credential ID")),
+            (format!("{base}/api/lookup/abc"), 400, Some("Invalid credential ID")),
+            (format!("{base}/api/lookup/zz"), 400, Some("Invalid credential ID")),
+            (format!("{base}/api/lookup/%ff"), 400, Some("Invalid credential ID")),
+            (format!("{base}/api/lookup/address"), 400, Some("Invalid credential ID")),
+            (
+                format!("{base}/api/lookup/{}", "ab".repeat(2049)),
+                400,
+                Some("Invalid credential ID"),
+            ),
+            (
+                format!("{base}/api/lookup/address/{}", nobody.to_lowercase()),
+                400,
+                Some("Invalid address"),
+            ),
+            (format!("{base}/api/lookup/address/{}A", &nobody[..55]), 400, Some("Invalid address")),
+            (format!("{base}/api/lookup/address/x"), 400, Some("Invalid address")),
+            (format!("{base}/api/{detail}/{nobody}"), 404, Some(failure)),
+            (format!("{base}/api/{detail}/x"), 404, Some(failure)),
+            (format!("{base}/api/lookup"), 404, Some("Not found")),
+            (format!("{base}/api/credentials"), 404, Some("Not found")),
+            (format!("{base}/api/{detail}/{nobody}/signers"), 404, Some("Not found")),
+            (format!("{base}/x"), 404, Some("Not found")),
+        ] {
+            for headers in [&[][..], &[("authorization", "Bearer nonsense")]] {
+                let answer = world.server.connect().request("GET", &target, headers);
+                assert_eq!(answer.status, status, "{target}");
+                assert_eq!(answer.header("content-type"), Some("application/json"), "{target}");
+                assert_eq!(answer.header("access-control-allow-origin"), Some("*"), "{target}");
+                assert_eq!(answer.header("cache-control"), Some("no-store"), "{target}");
+                assert_eq!(answer.header("x-result-truncated"), None, "{target}");
+                match error {
+                    Some(error) => assert_eq!(answer.json()["error"], error, "{target}"),
+                    None => assert!(answer.json().is_object(), "{target}"),
+                }
+                let head = world.server.connect().request("HEAD", &target, &[]);
+                assert_eq!((head.status, head.body.len()), (status, 0), "{target}");
+            }
+            let asked = ("access-control-request-headers", "authorization, x-client-name");
+            let origin = ("origin", "https://wallet.example");
+            let options = world.server.connect().request("OPTIONS", &target, &[asked, origin]);
+            assert_eq!(options.status, 204, "{target}");
+            assert_eq!(options.header("access-control-allow-origin"), Some("*"));
+            assert_eq!(options.header("access-control-allow-methods"), Some("GET, HEAD, OPTIONS"));
+            assert_eq!(options.header("access-control-max-age"), Some("86400"));
+            let sendable = if base == SMART { asked.1 } else { "*" };
+            assert_eq!(options.header("access-control-allow-headers"), Some(sendable));
+            let posted = world.server.connect().request("POST", &target, &[]);
+            assert_eq!(posted.status, 405, "{target}");
+            assert_eq!(posted.header("access-control-allow-origin"), Some("*"));
+            assert!(posted.json()["error"].is_string());
+        }
+        assert_eq!(text(&world, base), health);
+        assert_eq!(text(&world, &format!("{base}/")), health);
+    }
+    let longest = "ab".repeat(1023);
+    assert_eq!(world.ask(&format!("{PASSKEY}/api/lookup/{longest}")).status, 200);
+    assert_eq!(world.ask(&format!("{PASSKEY}/api/lookup/{longest}00")).status, 400);
+    assert_eq!(world.ask(&format!("{SMART}/api/lookup/{}", "ab".repeat(2048))).status, 200);
+    // An address that is neither an account nor a contract.
+    let muxed = "MA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJVAAAAAAAAAAAAAJLK";
+    assert_eq!(world.ask(&format!("{PASSKEY}/api/lookup/address/{muxed}")).status, 400);
+    assert_eq!(
+        text(&world, &format!("{SMART}/api/lookup/0x00FF")),
+        r#"{"credentialId":"00ff","contracts":[],"count":0,"as_of_ledger":null,"complete":false}"#
+    );
+    assert_eq!(
+        text(&world, &format!("{SMART}/api/stats")),
+        concat!(
+            r#"{"stats":{"total_events":0,"unique_contracts":0,"unique_credentials":0,"#,
+            r#""first_ledger":0,"last_ledger":0,"eventTypes":[]},"as_of_ledger":null,"complete":false}"#
+        )
+    );
+    assert_eq!(
+        text(&world, &format!("{PASSKEY}/api/stats")),
+        concat!(
+            r#"{"stats":{"total_events":0,"unique_contracts":0,"unique_credentials":0,"total_signers":0,"#,
+            r#""active_signers":0,"first_ledger":null,"last_ledger":null,"eventTypes":[]},"#,
+            r#""as_of_ledger":null,"complete":false}"#
+        )
+    );
+}
+
+#[test]
+fn a_smart_account_is_told_as_its_client_expects() {
+    let world = World::new();
+    let (verifier, who, limiter) = (contract(2), account(1), contract(3));
+    let register = |at, signer| event("signer_registered", at, map([("signer", signer)]));
+    let install = map([("limit", i128(5_000_000)), ("threshold", number(2))]);
+    world.add(
+        900,
+        &by(
+            1,
+            [
+                register(0, external(&verifier, &passkey(&[0xab; 2]))),
+                register(1, external(&verifier, &[0xdc; 32])),
+                register(2, delegated(&who)),
+                event("policy_registered", 0, map([("policy", address(&limiter))])),
+                rule_by_ids(0, &[0, 2, 1], &[]),
+                event(
+                    "policy_added",
+                    0,
+                    map([("install_param", install), ("policy_id", number(0))]),
+                ),
+            ],
+        ),
+    );
+    world.add(901, &[]);
+    world.add(902, &by(1, [rule_inline(7, &[external(&verifier, &passkey(&[0xab; 2]))], &[])]));
+    let summary = format!(
+        concat!(
+            r#"{{"contract_id":"{}","context_rule_count":2,"external_signer_count":3,"#,
+            r#""delegated_signer_count":1,"native_signer_count":0,"first_seen_ledger":900,"#,
+            r#""last_seen_ledger":902,"context_rule_ids":[0,7]}}"#
+        ),
+        id(1)
+    );
+    let extent = r#""as_of_ledger":902,"complete":true}"#;
+    let signer = |kind: &str, of: &dyn std::fmt::Display, credential: &str| {
+        format!(
+            r#"{{"signer_type":"{kind}","signer_address":"{of}","credential_id":{credential}}}"#
+        )
+    };
+    let expected = format!(
+        concat!(
+            r#"{{"contractId":"{}","summary":{},"contextRules":[{{"context_rule_id":0,"signers":[{},{},{}],"#,
+            r#""policies":[{{"policy_address":"{}","install_params":{{"map":[{{"key":{{"symbol":"limit"}},"#,
+            r#""val":{{"i128":"5000000"}}}},{{"key":{{"symbol":"threshold"}},"val":{{"u32":2}}}}]}}}}]}},"#,
+            r#"{{"context_rule_id":7,"signers":[{}],"policies":[]}}],{}"#
+        ),
+        id(1),
+        summary,
+        signer("Delegated", &who, "null"),
+        signer("External", &verifier, "\"abab\""),
+        signer("External", &verifier, &format!("\"{}\"", "dc".repeat(32))),
+        limiter,
+        signer("External", &verifier, "\"abab\""),
+        extent,
+    );
+    assert_eq!(text(&world, &format!("{SMART}/api/contract/{}", id(1))), expected);
+    for (target, name, asked) in [
+        ("0xABAB".to_owned(), "credentialId", "abab".to_owned()),
+        ("dc".repeat(32), "credentialId", "dc".repeat(32)),
+        (format!("address/{verifier}"), "signerAddress", verifier.to_string()),
+        (format!("address/{who}"), "signerAddress", who.to_string()),
+    ] {
+        let expected =
+            format!(r#"{{"{name}":"{asked}","contracts":[{summary}],"count":1,{extent}"#);
+        assert_eq!(text(&world, &format!("{SMART}/api/lookup/{target}")), expected);
+    }
+    // A policy's address is no signer's.
+    let of_policy = get(&world, &format!("{SMART}/api/lookup/address/{limiter}"));
+    assert_eq!(of_policy["count"], 0);
+    // Without rules it is not found any more, and counted all the same; a new one brings it back.
+    world.add(903, &by(1, [0, 7].map(|rule| event("context_rule_removed", rule, empty()))));
+    assert_eq!(world.ask(&format!("{SMART}/api/contract/{}", id(1))).status, 404);
+    assert_eq!(get(&world, &format!("{SMART}/api/lookup/abab"))["contracts"], json!([]));
+    let stats = &get(&world, &format!("{SMART}/api/stats"))["stats"];
+    assert_eq!((&stats["unique_contracts"], &stats["unique_credentials"]), (&json!(1), &json!(2)));
+    assert_eq!(stats["eventTypes"][0], json!({ "event_type": "context_rule_added", "count": 2 }));
+    world.add(904, &by(1, [rule_by_ids(8, &[0], &[])]));
+    let back = get(&world, &format!("{SMART}/api/contract/{}", id(1)));
+    assert_eq!(back["summary"]["first_seen_ledger"], 900);
+    assert_eq!(back["summary"]["context_rule_ids"], json!([8]));
+}
+
+#[test]
+fn accounts_come_in_the_order_of_their_strkeys_and_wallets_by_age() {
+    let world = World::with(|settings| settings.most_accounts = 6);
+    let signer = delegated(&account(1));
+    let key = secp256r1(&[0xee]);
+    for (sequence, contract) in (10..).zip([5, 3, 9, 1, 7, 2, 8, 4, 6]) {
+        let add = added(&key, unlimited(&key), storage("Persistent"));
+        // Two wallets in each ledger.
+        let rule = rule_inline(0, std::slice::from_ref(&signer), &[]);
+        let mut events = by(contract, [rule, add.clone()]);
+        events.extend(by(contract + 100, [add]));
+        world.add(sequence, &events);
+    }
+    let target = format!("{SMART}/api/lookup/address/{}", account(1));
+    let answer = world.ask(&target);
+    assert_eq!(answer.header("x-result-truncated"), Some("true"));
+    let answer = answer.json();
+    let ids = |answer: &Value, list: &str| -> Vec<String> {
+        let listed = answer[list].as_array().unwrap().iter();
+        listed.map(|it| it["contract_id"].as_str().unwrap().to_owned()).collect()
+    };
+    let mut expected: Vec<String> = (1..10).map(id).collect();
+    expected.sort();
+    assert_eq!(ids(&answer, "contracts"), expected[..6]);
+    assert_eq!((&answer["count"], &answer["complete"]), (&json!(6), &json!(false)));
+
+    let answer = world.ask(&format!("{PASSKEY}/api/lookup/ee"));
+    assert_eq!(answer.header("x-result-truncated"), Some("true"));
+    let answer = answer.json();
+    let pair = |contract: u16| {
+        let mut pair = [id(contract), id(contract + 100)];
+        pair.sort();
+        pair
+    };
+    assert_eq!(ids(&answer, "wallets"), [pair(5), pair(3), pair(9)].concat());
+    let browser = world.server.connect().request("GET", &target, &[]);
+    let readable = browser.header("access-control-expose-headers").unwrap();
+    assert!(readable.contains("X-Result-Truncated"));
+}
+
+fn signers(world: &World, contract: u16) -> Vec<Value> {
+    let detail = get(world, &format!("{PASSKEY}/api/wallet/{}", id(contract)));
+    detail["signers"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_wallet_is_told_as_its_client_expects() {
+    let world = World::at(1_800_000_000, 1_000_020);
+    let (token, who) = (contract(5), contract(6));
+    let (first, second, third) = (secp256r1(&[0x12, 0xbe]), ed25519(3), policy(&who));
+    let deny = val(&second, [wrapped(ScVal::U64(1_799_999_999)), wrapped(map([]))]);
+    let limited = any_map([(address(&token), ScVal::Void), (address(&who), list([first.clone()]))]);
+    let limited = val(&third, [wrapped(ScVal::Void), wrapped(limited)]);
+    world.add(
+        1_000_000,
+        &by(
+            1,
+            [
+                added(&first, unlimited(&first), storage("Persistent")),
+                added(&second, deny, storage("Temporary")),
+                added(&third, limited, storage("Persistent")),
+            ],
+        ),
+    );
+    let public_key = hex::encode(crate::made::public_key(9));
+    let strkey = account(3).to_string();
+    let mut limits = [
+        (token.to_string(), "null".to_owned()),
+        (who.to_string(), r#"[{"type":"secp256r1","value":"12be"}]"#.to_owned()),
+    ];
+    limits.sort();
+    let limits = limits.map(|(address, keys)| format!("\"{address}\":{keys}")).join(",");
+    let expected = format!(
+        concat!(
+            r#"{{"contractId":"{}","generation":"v1","first_seen_ledger":1000000,"last_seen_ledger":1000000,"#,
+            r#""signers":[{{"key":{{"type":"secp256r1","value":"12be"}},"publicKey":"{}","#,
+            r#""storage":"persistent","status":"live"}},"#,
+            r#"{{"key":{{"type":"ed25519","value":"{}"}},"expiration":1799999999,"expiration_unit":"unix","#,
+            r#""limits":{{}},"storage":"temporary","status":"expired"}},"#,
+            r#"{{"key":{{"type":"policy","value":"{}"}},"limits":{{{}}},"storage":"persistent","#,
+            r#""status":"live"}}],"as_of_ledger":1000000,"complete":true}}"#
+        ),
+        id(1),
+        public_key,
+        strkey,
+        who,
+        limits
+    );
+    assert_eq!(text(&world, &format!("{PASSKEY}/api/wallet/{}", id(1))), expected);
+    let summary = format!(
+        concat!(
+            r#"{{"contract_id":"{}","generation":"v1","signer_count":3,"first_seen_ledger":1000000,"#,
+            r#""last_seen_ledger":1000000}}"#
+        ),
+        id(1)
+    );
+    for (target, name, asked) in [
+        ("0x12BE".to_owned(), "credentialId", "12be".to_owned()),
+        (format!("address/{strkey}"), "signerAddress", strkey.clone()),
+        (format!("address/{who}"), "signerAddress", who.to_string()),
+    ] {
+        // One whose time is over is a signer all the same.
+        let expected = format!(
+            r#"{{"{name}":"{asked}","wallets":[{summary}],"count":1,"as_of_ledger":1000000,"complete":true}}"#
+        );
+        assert_eq!(text(&world, &format!("{PASSKEY}/api/lookup/{target}")), expected);
+    }
+    // Named in limits alone.
+    assert_eq!(get(&world, &format!("{PASSKEY}/api/lookup/address/{token}"))["count"], 0);
+}
+
+#[test]
+fn signers_change_as_their_events_say() {
+    let world = World::new();
+    let key = ed25519(3);
+    let limits = |limits: ScVal| val(&key, [wrapped(ScVal::Void), wrapped(limits)]);
+    let bare =
+        |limits: ScVal| list([val(&key, [ScVal::Void, wrapped(limits)]), storage("Persistent")]);
+    let only = |world: &World| {
+        let signers = signers(world, 1);
+        assert_eq!(signers.len(), 1, "one row for each key");
+        signers[0].clone()
+    };
+    let lookup = format!("{PASSKEY}/api/lookup/address/{}", account(3));
+    // To legacy code, empty limits are none.
+    world.add(10, &by(1, [legacy("add", &key, bare(map([])))]));
+    assert_eq!(only(&world).get("limits"), None);
+    // An upgrade brings what v1 makes of them, and its generation.
+    world.add(11, &by(1, [upgraded(None)]));
+    assert_eq!(only(&world)["limits"], json!({}));
+    let found = get(&world, &lookup);
+    assert_eq!(found["wallets"][0]["generation"], "v1");
+    assert_eq!(found["wallets"][0]["last_seen_ledger"], 11);
+    // Deny-all and unlimited.
+    world.add(
+        12,
+        &by(1, [updated(&key, limits(map([])), storage("Persistent"), storage("Persistent"))]),
+    );
+    assert_eq!(only(&world)["limits"], json!({}));
+    world.add(
+        13,
+        &by(1, [updated(&key, unlimited(&key), storage("Persistent"), storage("Temporary"))]),
+    );
+    assert_eq!((only(&world).get("limits"), &only(&world)["storage"]), (None, &json!("temporary")));
+    // Removed, it keeps how it was; added again, it is as it is now.
+    world.add(14, &by(1, [removed(&key, storage("Temporary"))]));
+    let gone = only(&world);
+    assert_eq!((&gone["status"], &gone["storage"]), (&json!("removed"), &json!("temporary")));
+    assert_eq!(get(&world, &lookup)["count"], 0);
+    assert_eq!(world.ask(&format!("{PASSKEY}/api/wallet/{}", id(1))).status, 200);
+    let second = secp256r1(&[1]);
+    world.add(
+        15,
+        &by(
+            1,
+            [
+                added(&second, unlimited(&second), storage("Persistent")),
+                legacy("add", &key, bare(map([]))),
+            ],
+        ),
+    );
+    let both = signers(&world, 1);
+    assert_eq!((&both[0]["key"]["type"], &both[0]["status"]), (&json!("ed25519"), &json!("live")));
+    assert_eq!(get(&world, &lookup)["wallets"][0]["generation"], "legacy");
+    // Of a contract that is no wallet, an upgrade is nothing; nor is the removal of a signer that never was.
+    world.add(16, &by(2, [upgraded(None), removed(&key, storage("Persistent"))]));
+    assert_eq!(world.ask(&format!("{PASSKEY}/api/wallet/{}", id(2))).status, 404);
+    let stats = &get(&world, &format!("{PASSKEY}/api/stats"))["stats"];
+    assert_eq!((&stats["unique_contracts"], &stats["total_signers"]), (&json!(1), &json!(2)));
+    let of = |name: &str| {
+        let kinds = stats["eventTypes"].as_array().unwrap();
+        kinds.iter().find(|it| it["event_type"] == name).map(|it| it["count"].clone())
+    };
+    assert_eq!((of("upgraded"), of("signer_removed")), (Some(json!(1)), Some(json!(2))));
+}
+
+#[test]
+fn a_signer_is_valid_at_its_last_moment_and_not_after() {
+    let (unix, old) = (ed25519(1), ed25519(2));
+    let second = val(&unix, [wrapped(ScVal::U64(5_000)), wrapped(ScVal::Void)]);
+    let ledger =
+        list([val(&old, [wrapped(number(700)), wrapped(ScVal::Void)]), storage("Temporary")]);
+    let made = [added(&unix, second, storage("Persistent")), legacy("add", &old, ledger)];
+    for (clock, tip, expected) in [
+        (4_999, 699, ["live", "live"]),
+        (5_000, 700, ["live", "live"]),
+        (5_001, 700, ["expired", "live"]),
+        (5_000, 701, ["live", "expired"]),
+        (u64::MAX, u32::MAX, ["expired", "expired"]),
+    ] {
+        let world = World::at(clock, tip);
+        world.add(10, &by(1, made.clone()));
+        let statuses: Vec<Value> =
+            signers(&world, 1).iter().map(|it| it["status"].clone()).collect();
+        assert_eq!(statuses, expected, "at {clock} and {tip}");
+    }
+    // Without a fixed ledger, that of the network counts, or the newest one that is stored.
+    let world = World::with(|settings| settings.fixed_clock = Some(1));
+    world.add(700, &by(1, made));
+    assert_eq!(signers(&world, 1)[1]["status"], "live");
+    world.server.health.network_latest_is(701.into());
+    assert_eq!(signers(&world, 1)[1]["status"], "expired");
+    // The largest number of seconds there is.
+    let ever = val(&unix, [wrapped(ScVal::U64(u64::MAX)), wrapped(ScVal::Void)]);
+    world.add(701, &by(3, [added(&unix, ever, storage("Persistent"))]));
+    assert_eq!(signers(&world, 3)[0]["expiration"], u64::MAX);
+}
+
+#[test]
+fn an_answer_says_whether_everything_is_known() {
+    let world = World::new();
+    let key = ed25519(1);
+    let add = |world: &World, sequence, contract| {
+        let rule = rule_inline(0, &[delegated(&account(1))], &[]);
+        world.add(
+            sequence,
+            &by(contract, [added(&key, unlimited(&key), storage("Persistent")), rule]),
+        );
+    };
+    let told = |world: &World, contract: u16| {
+        let wallet = get(world, &format!("{PASSKEY}/api/wallet/{}", id(contract)));
+        let account = get(world, &format!("{SMART}/api/contract/{}", id(contract)));
+        assert_eq!(wallet["as_of_ledger"], account["as_of_ledger"]);
+        assert_eq!(wallet["complete"], account["complete"]);
+        (wallet["as_of_ledger"].as_u64().unwrap(), wallet["complete"].as_bool().unwrap())
+    };
+    add(&world, 10, 1);
+    assert_eq!(told(&world, 1), (10, true));
+    add(&world, 12, 2);
+    assert_eq!((told(&world, 1), told(&world, 2)), ((12, false), (12, true)));
+    let lookup = format!("{PASSKEY}/api/lookup/address/{}", account(1));
+    assert_eq!(get(&world, &lookup)["complete"], false);
+    assert_eq!(get(&world, &format!("{PASSKEY}/api/lookup/00"))["complete"], false);
+    world.add(11, &[]);
+    assert_eq!((told(&world, 1), told(&world, 2)), ((12, true), (12, true)));
+    assert_eq!(get(&world, &lookup)["complete"], true);
+    assert_eq!(get(&world, &format!("{PASSKEY}/api/stats"))["complete"], true);
+}
+
+#[test]
+fn an_answer_waits_for_what_is_stored() {
+    let world = World::with(|settings| settings.scan.time = Duration::from_secs(20));
+    let key = ed25519(1);
+    let lookup = format!("{PASSKEY}/api/lookup/address/{}", account(1));
+    for sequence in 10..20 {
+        let wallet = added(&key, unlimited(&key), storage("Persistent"));
+        world.store(sequence, &by(sequence as u16, [wallet]));
+        // The classic routes show the ledger from here on. The question comes before the index has it.
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| get(&world, &lookup));
+            std::thread::sleep(Duration::from_millis(u64::from(sequence % 3)));
+            world.feed();
+            let answer = asked.join().unwrap();
+            assert_eq!(answer["count"], sequence - 9);
+            assert_eq!(answer["as_of_ledger"], sequence);
+        });
+    }
+    let world = World::with(|settings| settings.scan.time = Duration::from_millis(20));
+    world.store(10, &by(1, [added(&key, unlimited(&key), storage("Persistent"))]));
+    let answer = world.ask(&lookup);
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.header("retry-after"), Some("5"));
+    assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+    assert!(answer.error(503, "not_ready").contains("1 stored ledgers"), "it says how many");
+    world.feed();
+    assert_eq!(get(&world, &lookup)["count"], 1);
+}
+
+/// All rows of an index.
+pub fn rows(store: &Store, consumer: &str) -> Vec<(String, Vec<u8>, Vec<u8>)> {
+    let families = if consumer == smart_index::CONSUMER {
+        smart_index::FAMILIES
+    } else {
+        passkey_index::FAMILIES
+    };
+    let view = store.consumer_view(consumer).unwrap();
+    let mut found = Vec::new();
+    for family in families {
+        Rows::scan(&view, family, &[], &mut |key, value| {
+            found.push(((*family).to_owned(), key.to_vec(), value.to_vec()));
+            true
+        })
+        .unwrap();
+    }
+    found
+}
+
+#[test]
+fn an_index_that_is_built_anew_is_the_same() {
+    use rand::SeedableRng;
+    let directory = scratch();
+    let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
+    let ledgers = Ledgers::open_with(&config, Some(&network()), consumers().to_vec()).unwrap();
+    let store: &Arc<Store> = ledgers.store();
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(8);
+    let of = [crate::histories::Of::Smart, crate::histories::Of::Passkey];
+    let [mut all, more] = of.map(|of| crate::histories::history(&mut rng, of, 40, 12));
+    all.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
+    // The newer half first.
+    for sequence in (21..=40).chain(1..=20) {
+        let prepared =
+            ledger(sequence, &all[sequence as usize - 1]).prepare(&IndexOptions::default());
+        store.commit(prepared, Durability::Synced).unwrap();
+        for consumer in consumers() {
+            while store.step(&*consumer).unwrap() {}
+        }
+    }
+    for name in [smart_index::CONSUMER, passkey_index::CONSUMER] {
+        let before = (rows(store, name), store.consumer_digest(name).unwrap());
+        assert!(before.0.len() > 100);
+        ledgers.rebuild(name, true).unwrap();
+        while ledgers.rebuild_step(name).unwrap() {}
+        assert!(before == (rows(store, name), store.consumer_digest(name).unwrap()), "{name}");
+        let report = ledgers.rebuild(name, false).unwrap();
+        assert_eq!(report.digest, Some(before.1));
+    }
+    let digests = [smart_index::CONSUMER, passkey_index::CONSUMER]
+        .map(|name| store.consumer_digest(name).unwrap());
+    assert_ne!(digests[0], digests[1]);
+}

@@ -1,0 +1,92 @@
+//! The client library of smart accounts, as it is published, asks the server. The directory of the unpacked package is
+//! in `ORRERY_TEST_CLIENTS` (`npm pack smart-account-kit@0.2.10`); without it, or without Node, this is skipped. What
+//! is published of passkey-kit has no client of an indexer: its requests are made as its reference says.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::made::passkey::{added, secp256r1, storage, unlimited};
+use crate::made::smart::{event, external, passkey, rule_by_ids};
+use crate::made::{contract, contract_id, map};
+use crate::world::{PASSKEY, SMART, World};
+
+/// A wallet and an account with the same passkey.
+fn world() -> (World, String) {
+    let world = World::new();
+    let signer = external(&contract(2), &passkey(&[0xab; 20]));
+    let key = secp256r1(&[0xab; 20]);
+    let of = [
+        event("signer_registered", 0, map([("signer", signer)])),
+        rule_by_ids(0, &[0], &[]),
+        added(&key, unlimited(&key), storage("Persistent")),
+    ];
+    world.add(10, &[of.map(|made| (contract_id(1), made)).to_vec()]);
+    (world, contract_id(1).to_string())
+}
+
+#[test]
+fn the_published_client_of_smart_accounts_agrees() {
+    let Some(package) = std::env::var_os("ORRERY_TEST_CLIENTS").map(PathBuf::from) else {
+        println!("skipped: ORRERY_TEST_CLIENTS names no package");
+        return;
+    };
+    let (world, account) = world();
+    let base = format!("http://{}{SMART}/", world.server.address);
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/accounts/clients");
+    let (credential, verifier) =
+        ("0XABABABABABABABABABABABABABABABABABABABAB", contract(2).to_string());
+    let ran = Command::new("node")
+        .current_dir(&scripts)
+        .args(["--import", "./resolve.mjs", "smart_accounts.mjs"])
+        .arg(package)
+        .args([&base, &credential.replace("0X", "0x"), &verifier, &account])
+        .arg(contract_id(9).to_string())
+        .output();
+    let ran = match ran {
+        Ok(ran) => ran,
+        Err(error) => {
+            println!("skipped: Node cannot be run: {error}");
+            return;
+        }
+    };
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let ask = |target: &str| world.ask(&format!("{SMART}{target}")).json();
+    assert_eq!(told["healthy"], true);
+    // It makes numbers of six members, which they are already: what it hands on is the answer.
+    assert_eq!(told["credential"], ask(&format!("/api/lookup/{}", "ab".repeat(20))));
+    assert_eq!(told["credential"]["contracts"][0]["contract_id"], account);
+    assert_eq!(told["address"], ask(&format!("/api/lookup/address/{verifier}")));
+    assert_eq!(told["detail"], ask(&format!("/api/contract/{account}")));
+    assert_eq!(told["unknown"], Value::Null);
+    assert_eq!(told["nobody"]["contracts"], json!([]));
+    assert_eq!(told["stats"], ask("/api/stats"));
+    assert_eq!(told["refused"], json!({ "name": "IndexerError", "status": 400 }));
+}
+
+/// `health`, `findWallets` and `getSigners` ask for these, and read these members.
+#[test]
+fn the_requests_of_the_client_of_passkey_wallets_are_answered() {
+    let (world, wallet) = world();
+    let ask = |target: &str| {
+        let headers = [("accept", "application/json"), ("origin", "https://wallet.example")];
+        world.server.connect().request("GET", &format!("{PASSKEY}{target}"), &headers)
+    };
+    assert_eq!(ask("/").json()["status"], "ok");
+    let found = ask(&format!("/api/lookup/{}", "ab".repeat(20))).json();
+    assert_eq!(found["wallets"][0]["contract_id"], wallet);
+    let by_nobody = ask(&format!("/api/lookup/address/{}", contract_id(9)));
+    assert_eq!((by_nobody.status, &by_nobody.json()["wallets"]), (200, &json!([])));
+    let signers = ask(&format!("/api/wallet/{wallet}")).json();
+    let signer = &signers["signers"][0];
+    assert_eq!(signer["key"], json!({ "type": "secp256r1", "value": "ab".repeat(20) }));
+    // It takes `null` for an object: what there is not is left out.
+    assert!(signer.as_object().unwrap().values().all(|member| !member.is_null()));
+    // 404 is an empty answer to it, which a page of a browser has to be able to read.
+    let nobody = ask(&format!("/api/wallet/{}", contract_id(9)));
+    assert_eq!(nobody.status, 404);
+    assert_eq!(nobody.json()["error"], "Wallet not found");
+    assert_eq!(nobody.header("access-control-allow-origin"), Some("*"));
+}

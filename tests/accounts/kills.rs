@@ -1,0 +1,154 @@
+//! A service that indexes accounts is killed without warning, again and again, while ledgers come live and older ones
+//! are filled in: what it keeps in the end is what it computes anew from the beginning.
+//!
+//! Small: 5 kills; full: 200.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use orrery::accounts::{passkey, smart};
+use orrery::store::{Durability, IndexOptions, Store};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::common::size;
+use crate::histories::{Of, history};
+use crate::world::{Events, consumers, ledger, open, scratch};
+
+const DIRECTORY: &str = "ORRERY_TEST_ACCOUNTS_DIRECTORY";
+const SEED: &str = "ORRERY_TEST_ACCOUNTS_SEED";
+/// The test that is the process.
+const PROCESS: &str = "kills::the_process_that_is_killed";
+const LEDGERS: u32 = 80;
+/// Where live ledgers begin.
+const MIDDLE: u32 = 30;
+
+fn ledgers() -> Vec<Events> {
+    let mut rng = ChaCha8Rng::seed_from_u64(77);
+    let of = [Of::Smart, Of::Passkey];
+    let [mut all, more] = of.map(|of| history(&mut rng, of, LEDGERS, 20));
+    all.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
+    all
+}
+
+/// Stores what is missing: live ledgers, and older ones, backwards and forwards.
+fn store_all(store: &Store, all: &[Events], rng: &mut ChaCha8Rng) {
+    loop {
+        let is_stored = |ledger: &u32| store.range_of((*ledger).into()).is_some();
+        let missing: Vec<u32> = (1..=LEDGERS).filter(|ledger| !is_stored(ledger)).collect();
+        let Some(any) = missing.choose(rng).copied() else { return };
+        let newest = store.status().latest().map_or(MIDDLE, |latest| latest.0 + 1);
+        let (chosen, durability): (Vec<u32>, _) = match rng.random_range(0..3) {
+            0 => ((newest..=LEDGERS.min(newest + 1)).collect(), Durability::Synced),
+            1 => ((any.saturating_sub(3).max(1)..=any).rev().collect(), Durability::Synced),
+            _ => ((any..=LEDGERS.min(any + 5)).collect(), Durability::Deferred),
+        };
+        for sequence in chosen {
+            let made = ledger(sequence, &all[sequence as usize - 1]);
+            store.commit(made.prepare(&IndexOptions::default()), durability).unwrap();
+        }
+        if rng.random_bool(0.3) {
+            store.flush().unwrap();
+        }
+    }
+}
+
+/// Does nothing unless it is started by the test below.
+#[test]
+fn the_process_that_is_killed() {
+    let Ok(directory) = std::env::var(DIRECTORY) else { return };
+    let mut rng = ChaCha8Rng::seed_from_u64(std::env::var(SEED).unwrap().parse().unwrap());
+    let (store, done, all) = (open(Path::new(&directory)), AtomicBool::new(false), ledgers());
+    std::thread::scope(|scope| {
+        for consumer in consumers() {
+            let (store, done) = (&store, &done);
+            scope.spawn(move || {
+                loop {
+                    let was_done = done.load(Ordering::SeqCst);
+                    if !store.step(&*consumer).unwrap() {
+                        if was_done {
+                            return;
+                        }
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        store_all(&store, &all, &mut rng);
+        store.flush().unwrap();
+        done.store(true, Ordering::SeqCst);
+    });
+}
+
+fn start(directory: &Path, seed: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", PROCESS, "--nocapture"])
+        .env(DIRECTORY, directory)
+        .env(SEED, seed.to_string())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn what_is_kept_is_what_a_fresh_fold_keeps_through_kills() {
+    // In the order of the chain, by nobody who was killed.
+    let fresh = scratch();
+    let expected = {
+        let store = open(fresh.path());
+        for (sequence, events) in (1..).zip(&ledgers()) {
+            let made = ledger(sequence, events).prepare(&IndexOptions::default());
+            store.commit(made, Durability::Deferred).unwrap();
+        }
+        for consumer in consumers() {
+            while store.step(&*consumer).unwrap() {}
+        }
+        digests(&store)
+    };
+    let kills = size::choose(5, 200);
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let (mut killed, mut rounds, mut seed) = (0, 0, 0);
+    // How long a process takes that is left alone.
+    let mut whole = Duration::from_secs(2);
+    while killed < kills {
+        let directory = scratch();
+        rounds += 1;
+        loop {
+            seed += 1;
+            let begun = Instant::now();
+            let mut child = start(directory.path(), seed);
+            let leave_alone = rounds == 1 || killed == kills;
+            let until = begun + whole.mul_f64(rng.random_range(0.1..1.0));
+            let ended = loop {
+                if let Some(status) = child.try_wait().unwrap() {
+                    break Some(status);
+                }
+                if !leave_alone && Instant::now() > until {
+                    break None;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            };
+            if let Some(status) = ended {
+                assert!(status.success(), "the process failed");
+                if rounds == 1 {
+                    whole = begun.elapsed();
+                }
+                break;
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            killed += 1;
+        }
+        let store = open(directory.path());
+        assert_eq!(store.last_place(), u64::from(LEDGERS));
+        assert_eq!(digests(&store), expected, "round {rounds}");
+    }
+    println!("{killed} kills in {rounds} directories of {LEDGERS} ledgers");
+}
+
+fn digests(store: &Store) -> [String; 2] {
+    [smart::CONSUMER, passkey::CONSUMER].map(|name| store.consumer_digest(name).unwrap())
+}

@@ -1,0 +1,221 @@
+//! Values and events as contracts make them, written from the tables of the reference.
+
+use orrery::domain::ContractId;
+use stellar_xdr::{
+    AccountId, ContractId as XdrContract, Hash, Int128Parts, Limits, PublicKey, ScAddress, ScMap,
+    ScMapEntry, ScString, ScVal, ScVec, Uint256, WriteXdr,
+};
+
+/// An event as its contract emits it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Made {
+    pub topics: Vec<ScVal>,
+    pub data: ScVal,
+}
+
+impl Made {
+    pub fn new(topics: impl Into<Vec<ScVal>>, data: ScVal) -> Self {
+        Self { topics: topics.into(), data }
+    }
+
+    /// XDR of the topics.
+    pub fn topics_xdr(&self) -> Vec<Vec<u8>> {
+        self.topics.iter().map(xdr).collect()
+    }
+
+    /// XDR of the data.
+    pub fn data_xdr(&self) -> Vec<u8> {
+        xdr(&self.data)
+    }
+}
+
+pub fn xdr(value: &ScVal) -> Vec<u8> {
+    value.to_xdr(Limits::none()).unwrap()
+}
+
+pub fn symbol(text: &str) -> ScVal {
+    ScVal::Symbol(text.try_into().unwrap())
+}
+
+pub fn string(text: &str) -> ScVal {
+    ScVal::String(ScString(text.try_into().unwrap()))
+}
+
+pub fn number(value: u32) -> ScVal {
+    ScVal::U32(value)
+}
+
+pub fn bytes(value: &[u8]) -> ScVal {
+    ScVal::Bytes(value.to_vec().try_into().unwrap())
+}
+
+pub fn list(values: impl IntoIterator<Item = ScVal>) -> ScVal {
+    ScVal::Vec(Some(ScVec(values.into_iter().collect::<Vec<_>>().try_into().unwrap())))
+}
+
+/// A map with keys of any type, in the order that the network asks for.
+pub fn any_map(entries: impl IntoIterator<Item = (ScVal, ScVal)>) -> ScVal {
+    let entries = entries.into_iter().map(|(key, val)| ScMapEntry { key, val });
+    let mut entries: Vec<_> = entries.collect();
+    entries.sort_by(|one, other| one.key.cmp(&other.key));
+    ScVal::Map(Some(ScMap(entries.try_into().unwrap())))
+}
+
+/// A map whose keys are symbols.
+pub fn map<'a>(entries: impl IntoIterator<Item = (&'a str, ScVal)>) -> ScVal {
+    any_map(entries.into_iter().map(|(key, val)| (symbol(key), val)))
+}
+
+pub fn i128(value: i128) -> ScVal {
+    ScVal::I128(Int128Parts { hi: (value >> 64) as i64, lo: value as u64 })
+}
+
+pub fn contract(number: u8) -> ScAddress {
+    ScAddress::Contract(XdrContract(Hash([number; 32])))
+}
+
+pub fn account(number: u8) -> ScAddress {
+    ScAddress::Account(AccountId(PublicKey::PublicKeyTypeEd25519(Uint256([number; 32]))))
+}
+
+pub fn address(address: &ScAddress) -> ScVal {
+    ScVal::Address(address.clone())
+}
+
+/// An uncompressed public key, as far as its length and its first byte.
+pub fn public_key(number: u8) -> Vec<u8> {
+    let mut key = vec![number; 65];
+    key[0] = 4;
+    key
+}
+
+/// A contract whose first and last bytes say which.
+pub fn contract_id(number: u16) -> ContractId {
+    let mut id = [0x5a; 32];
+    // Strkeys of these do not come in the order of their bytes.
+    id[..2].copy_from_slice(&number.wrapping_mul(40_503).to_be_bytes());
+    id[30..].copy_from_slice(&number.to_be_bytes());
+    ContractId(id)
+}
+
+/// Events of smart accounts.
+pub mod smart {
+    use super::*;
+
+    pub fn event(name: &str, id: u32, data: ScVal) -> Made {
+        Made::new([symbol(name), number(id)], data)
+    }
+
+    pub fn empty() -> ScVal {
+        map([])
+    }
+
+    pub fn ids(ids: &[u32]) -> ScVal {
+        list(ids.iter().copied().map(number))
+    }
+
+    pub fn default_context() -> ScVal {
+        list([symbol("Default")])
+    }
+
+    pub fn delegated(who: &ScAddress) -> ScVal {
+        list([symbol("Delegated"), address(who)])
+    }
+
+    pub fn native(who: &ScAddress) -> ScVal {
+        list([symbol("Native"), address(who)])
+    }
+
+    pub fn external(verifier: &ScAddress, key: &[u8]) -> ScVal {
+        list([symbol("External"), address(verifier), bytes(key)])
+    }
+
+    /// The public key and the id of a credential.
+    pub fn passkey(credential: &[u8]) -> Vec<u8> {
+        [&public_key(7), credential].concat()
+    }
+
+    pub fn rule_by_ids(id: u32, signers: &[u32], policies: &[u32]) -> Made {
+        let data = map([
+            ("context_type", default_context()),
+            ("name", string("rule")),
+            ("policy_ids", ids(policies)),
+            ("signer_ids", ids(signers)),
+            ("valid_until", ScVal::Void),
+        ]);
+        event("context_rule_added", id, data)
+    }
+
+    pub fn rule_inline(id: u32, signers: &[ScVal], policies: &[ScAddress]) -> Made {
+        let data = map([
+            ("context_type", default_context()),
+            ("name", string("rule")),
+            ("policies", list(policies.iter().map(address))),
+            ("signers", list(signers.iter().cloned())),
+            ("valid_until", number(99)),
+        ]);
+        event("context_rule_added", id, data)
+    }
+}
+
+/// Events of passkey wallets.
+pub mod passkey {
+    use super::*;
+
+    pub fn secp256r1(credential: &[u8]) -> ScVal {
+        list([symbol("Secp256r1"), bytes(credential)])
+    }
+
+    pub fn ed25519(number: u8) -> ScVal {
+        list([symbol("Ed25519"), bytes(&[number; 32])])
+    }
+
+    pub fn policy(who: &ScAddress) -> ScVal {
+        list([symbol("Policy"), address(who)])
+    }
+
+    pub fn storage(name: &str) -> ScVal {
+        list([symbol(name)])
+    }
+
+    pub fn wrapped(value: ScVal) -> ScVal {
+        list([value])
+    }
+
+    /// How a signer is: its kind, its public key if it has one, and the rest.
+    pub fn val(key: &ScVal, rest: impl IntoIterator<Item = ScVal>) -> ScVal {
+        let ScVal::Vec(Some(parts)) = key else { panic!("a key is a list") };
+        let kind = parts[0].clone();
+        let public_key = (kind == symbol("Secp256r1")).then(|| bytes(&public_key(9)));
+        list([kind].into_iter().chain(public_key).chain(rest))
+    }
+
+    /// Without expiration and limits, as v1 says it, and the wrapped layout of legacy.
+    pub fn unlimited(key: &ScVal) -> ScVal {
+        val(key, [wrapped(ScVal::Void), wrapped(ScVal::Void)])
+    }
+
+    pub fn added(key: &ScVal, val: ScVal, storage: ScVal) -> Made {
+        let data = map([("storage", storage), ("val", val)]);
+        Made::new([symbol("signer_added"), key.clone()], data)
+    }
+
+    pub fn updated(key: &ScVal, val: ScVal, old: ScVal, storage: ScVal) -> Made {
+        let data = map([("old_storage", old), ("storage", storage), ("val", val)]);
+        Made::new([symbol("signer_updated"), key.clone()], data)
+    }
+
+    pub fn removed(key: &ScVal, storage: ScVal) -> Made {
+        Made::new([symbol("signer_removed"), key.clone()], map([("storage", storage)]))
+    }
+
+    pub fn upgraded(old: Option<[u8; 32]>) -> Made {
+        let old = old.map_or(ScVal::Void, |hash| bytes(&hash));
+        let data = map([("new_hash", bytes(&[1; 32])), ("old_hash", old)]);
+        Made::new([symbol("upgraded")], data)
+    }
+
+    pub fn legacy(action: &str, key: &ScVal, data: ScVal) -> Made {
+        Made::new([symbol("sw_v1"), symbol(action), key.clone()], data)
+    }
+}

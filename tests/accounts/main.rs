@@ -1,0 +1,30 @@
+//! The indexes of smart accounts and passkey wallets: every layout of their events, what follows from random histories
+//! in any order, against a second implementation that was written from the reference alone, and what is answered over
+//! HTTP.
+
+#[path = "../common"]
+mod common {
+    #[allow(dead_code)]
+    pub mod http;
+    // Its questions are for the tests of the store.
+    #[allow(dead_code)]
+    pub mod model;
+    #[allow(dead_code)]
+    pub mod server;
+    pub mod size;
+}
+
+mod answers;
+mod clients;
+mod evicted;
+mod histories;
+mod kills;
+mod made;
+mod memory;
+mod orders;
+mod passkey_naive;
+mod passkey_tables;
+mod smart_naive;
+mod smart_tables;
+mod speed;
+mod world;

@@ -1,0 +1,43 @@
+//! Rows in memory, in place of those of a consumer.
+
+use std::collections::BTreeMap;
+
+use orrery::accounts::{Rows, RowsMut};
+use orrery::store::StoreError;
+
+/// By family and key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Memory(pub BTreeMap<(String, Vec<u8>), Vec<u8>>);
+
+impl Rows for Memory {
+    fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.0.get(&(family.to_owned(), key.to_vec())).cloned())
+    }
+
+    fn scan(
+        &self,
+        family: &str,
+        from: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        let rows = self.0.range((family.to_owned(), from.to_vec())..);
+        for ((_, key), value) in rows.take_while(|((of, _), _)| of == family) {
+            if !visit(key, value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RowsMut for Memory {
+    fn put(&mut self, family: &str, key: Vec<u8>, value: Vec<u8>) -> Result<(), StoreError> {
+        self.0.insert((family.to_owned(), key), value);
+        Ok(())
+    }
+
+    fn delete(&mut self, family: &str, key: Vec<u8>) -> Result<(), StoreError> {
+        self.0.remove(&(family.to_owned(), key));
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! Random histories, in the order of the chain, backwards, and in any order with repeats: what is kept is the same to
+//! the byte, and what is answered is what the second implementations say.
+//!
+//! Small: 400 histories of each kind, 8 of them over HTTP with 40 contracts each; full: 100,000, and 2,500 with 40.
+
+use std::collections::BTreeSet;
+
+use orrery::accounts::{Emitted, Position, passkey, smart};
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+
+use crate::common::size;
+use crate::histories::{Of, history};
+use crate::memory::Memory;
+use crate::world::{At, Events, PASSKEY, SMART, World, body};
+use crate::{passkey_naive, smart_naive};
+
+/// The moment at which signers' time is read.
+const SECOND: u64 = 1_700_000_000;
+const LEDGER: u32 = 1_000;
+
+/// Events that one of the indexes recognises.
+fn recognised<Event>(
+    ledgers: &[Events],
+    recognise: impl Fn(&[&[u8]], &[u8]) -> Option<Event>,
+) -> Vec<Emitted<Event>> {
+    let mut found = Vec::new();
+    each(ledgers, |contract, (ledger, application_order, event_index), made| {
+        let topics = made.topics_xdr();
+        let topics: Vec<&[u8]> = topics.iter().map(Vec::as_slice).collect();
+        if let Some(event) = recognise(&topics, &made.data_xdr()) {
+            let position = Position { ledger, application_order, event_index };
+            found.push(Emitted { contract, position, event });
+        }
+    });
+    found
+}
+
+fn each(
+    ledgers: &[Events],
+    mut visit: impl FnMut(orrery::domain::ContractId, At, &crate::made::Made),
+) {
+    for (ledger, events) in (1..).zip(ledgers) {
+        for (order, emitted) in (1..).zip(events) {
+            for (index, (contract, made)) in (0..).zip(emitted) {
+                visit(*contract, (ledger, order, index), made);
+            }
+        }
+    }
+}
+
+/// Takes events in pieces of any size.
+fn kept<Event: Clone>(
+    rng: &mut ChaCha8Rng,
+    events: &[Emitted<Event>],
+    take: impl Fn(&mut Memory, &[Emitted<Event>]),
+) -> Memory {
+    let (mut memory, mut rest) = (Memory::default(), events);
+    while !rest.is_empty() {
+        let (piece, later) = rest.split_at(rng.random_range(1..=rest.len()));
+        take(&mut memory, piece);
+        rest = later;
+    }
+    memory
+}
+
+fn assert_same_in_any_order<Event: Clone>(
+    rng: &mut ChaCha8Rng,
+    mut events: Vec<Emitted<Event>>,
+    take: impl Fn(&mut Memory, &[Emitted<Event>]),
+) {
+    let expected = kept(rng, &events, &take);
+    events.reverse();
+    assert!(kept(rng, &events, &take) == expected, "backwards");
+    let again: Vec<_> = events.iter().filter(|_| rng.random_bool(0.3)).cloned().collect();
+    events.extend(again);
+    events.shuffle(rng);
+    assert!(kept(rng, &events, &take) == expected, "in any order, with repeats");
+}
+
+#[test]
+fn what_is_kept_does_not_depend_on_the_order() {
+    let mut rng = ChaCha8Rng::seed_from_u64(14);
+    let mut events = 0;
+    for _ in 0..size::choose(400, 100_000) {
+        let (ledgers, contracts) = (rng.random_range(1..12), rng.random_range(1..4));
+        let smart_history = history(&mut rng, Of::Smart, ledgers, contracts);
+        let passkey_history = history(&mut rng, Of::Passkey, ledgers, contracts);
+        let of_smart = recognised(&smart_history, smart::Logged::recognise);
+        let of_passkey = recognised(&passkey_history, passkey::event::recognise);
+        events += of_smart.len() + of_passkey.len();
+        assert_same_in_any_order(&mut rng, of_smart, |memory, events| {
+            smart::take(memory, events).unwrap();
+        });
+        assert_same_in_any_order(&mut rng, of_passkey, |memory, events| {
+            passkey::take(memory, events).unwrap();
+        });
+    }
+    println!("{events} events");
+}
+
+/// Schemas of answers, by what their targets have after the address of the index.
+pub struct Described(Vec<(&'static str, &'static str, jsonschema::Validator)>);
+
+impl Described {
+    /// Those of the service's own description.
+    pub fn new() -> Self {
+        let yaml = include_str!("../../schema/openapi.yaml");
+        let root: Value = serde_yaml_ng::from_str(yaml).unwrap();
+        let validator = |schema: &str| {
+            let of = json!({ "$ref": format!("#/components/schemas/{schema}") });
+            let whole = json!({ "components": root["components"], "allOf": [of] });
+            jsonschema::draft202012::new(&whole).unwrap()
+        };
+        let routes = [
+            (SMART, "/api/lookup", "SmartAccounts"),
+            (SMART, "/api/contract", "SmartAccount"),
+            (SMART, "/api/stats", "SmartAccountsStats"),
+            (PASSKEY, "/api/lookup", "PasskeyWallets"),
+            (PASSKEY, "/api/wallet", "PasskeyWallet"),
+            (PASSKEY, "/api/stats", "PasskeyWalletsStats"),
+        ];
+        Self(routes.map(|(base, path, schema)| (base, path, validator(schema))).into())
+    }
+
+    /// An answer is as it is described.
+    pub fn check(&self, target: &str, answer: &Value) {
+        let of = |(base, path, _): &&(&str, &str, jsonschema::Validator)| {
+            target.strip_prefix(base).is_some_and(|rest| rest.starts_with(path))
+        };
+        let (_, _, validator) = self.0.iter().find(of).expect(target);
+        let problems: Vec<_> = validator.iter_errors(answer).map(|it| it.to_string()).collect();
+        assert!(problems.is_empty(), "{target}: {problems:?} in {answer}");
+    }
+}
+
+/// Without what is additive.
+fn plain(mut answer: Value) -> Value {
+    if let Some(members) = answer.as_object_mut() {
+        assert!(members.remove("complete").is_some_and(|it| it.is_boolean()));
+        assert!(members.remove("as_of_ledger").is_some_and(|it| it.is_u64() || it.is_null()));
+    }
+    answer
+}
+
+#[test]
+fn answers_are_those_of_the_second_implementations() {
+    let mut rng = ChaCha8Rng::seed_from_u64(41);
+    let mut asked = 0;
+    for round in 0..size::choose(8, 2_500) {
+        let of = if round % 2 == 0 { Of::Smart } else { Of::Passkey };
+        let ledgers = history(&mut rng, of, 60, 40);
+        let (mut smart, mut passkey) = Default::default();
+        take(&mut smart, &mut passkey, &ledgers);
+        let mut order: Vec<u32> = (1..=ledgers.len() as u32).collect();
+        match round % 3 {
+            0 => {}
+            1 => order.reverse(),
+            _ => order.shuffle(&mut rng),
+        }
+        let world = World::at(SECOND, LEDGER);
+        for sequence in order {
+            world.store(sequence, &ledgers[sequence as usize - 1]);
+            if rng.random_bool(0.3) {
+                // Once more: a ledger that is stored is not stored again.
+                world.store(sequence, &ledgers[sequence as usize - 1]);
+                world.feed();
+            }
+        }
+        world.feed();
+        asked += assert_same(&world, &smart, &passkey);
+    }
+    println!("{asked} answers");
+}
+
+fn take(smart: &mut smart_naive::Naive, passkey: &mut passkey_naive::Naive, ledgers: &[Events]) {
+    each(ledgers, |contract, at, made| {
+        let contract = contract.to_string();
+        let topics: Vec<Value> = made.topics.iter().map(|it| json!(it)).collect();
+        smart.take(&contract, at, &topics, &json!(made.data));
+        passkey.take(&contract, at, &topics, &json!(made.data));
+    });
+}
+
+/// Asks about everything that was ever named, and counts the answers.
+pub fn assert_same(
+    world: &World,
+    smart: &smart_naive::Naive,
+    passkey: &passkey_naive::Naive,
+) -> usize {
+    let mut connection = world.server.connect();
+    let mut asked = 0;
+    let described = Described::new();
+    let mut check = |target: String, status: u16, expected: Value| {
+        let (found, answer) = body(&mut connection, &target);
+        if found == 200 {
+            described.check(&target, &answer);
+        }
+        let answer = if found == 200 { plain(answer) } else { json!(answer["error"]) };
+        assert_eq!((found, &answer), (status, &expected), "{target}");
+        asked += 1;
+    };
+    let list = |name: &str, of: &str, list: &str, found: Vec<Value>| json!({ name: of, "count": found.len(), list: found });
+
+    let (contracts, credentials, addresses) = smart.names();
+    for contract in &contracts {
+        let target = format!("{SMART}/api/contract/{contract}");
+        match smart.detail(contract) {
+            Some(detail) => check(target, 200, detail),
+            None => check(target, 404, json!("Contract not found")),
+        }
+    }
+    for id in credentials {
+        let expected = list("credentialId", &id, "contracts", smart.lookup("credential_id", &id));
+        check(format!("{SMART}/api/lookup/0X{}", id.to_uppercase()), 200, expected);
+    }
+    for address in addresses {
+        let found = smart.lookup("signer_address", &address);
+        let expected = list("signerAddress", &address, "contracts", found);
+        check(format!("{SMART}/api/lookup/address/{address}"), 200, expected);
+    }
+    check(format!("{SMART}/api/stats"), 200, json!({ "stats": smart.stats() }));
+
+    let (wallets, credentials, addresses) = passkey.names();
+    let all: BTreeSet<_> = wallets.iter().chain(&contracts).collect();
+    for contract in all {
+        let target = format!("{PASSKEY}/api/wallet/{contract}");
+        match passkey.detail(contract, u64::from(LEDGER), SECOND) {
+            Some(detail) => check(target, 200, detail),
+            None => check(target, 404, json!("Wallet not found")),
+        }
+    }
+    for id in credentials {
+        let expected = list("credentialId", &id, "wallets", passkey.lookup(&["secp256r1"], &id));
+        check(format!("{PASSKEY}/api/lookup/{id}"), 200, expected);
+    }
+    for address in addresses {
+        let found = passkey.lookup(&["ed25519", "policy"], &address);
+        let expected = list("signerAddress", &address, "wallets", found);
+        check(format!("{PASSKEY}/api/lookup/address/{address}"), 200, expected);
+    }
+    check(format!("{PASSKEY}/api/stats"), 200, json!({ "stats": passkey.stats() }));
+    asked
+}

@@ -1,0 +1,333 @@
+//! Smart accounts a second time, from the reference alone: plain, slow, and on values as JSON. Shares no code with the
+//! index.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::world::At;
+
+/// Name, id, data by key.
+type Event = (String, u64, BTreeMap<String, Value>);
+/// Signers, and policies with what they were installed with.
+type Rule = (Vec<Value>, Vec<(Value, Value)>);
+
+/// Events as they were accepted, by contract and place.
+#[derive(Default)]
+pub struct Naive {
+    accepted: BTreeMap<String, BTreeMap<At, Event>>,
+}
+
+/// What is left of one account.
+#[derive(Default)]
+struct Folded {
+    signers: BTreeMap<u64, Value>,
+    policies: BTreeMap<u64, Value>,
+    rules: BTreeMap<u64, Rule>,
+}
+
+fn is_signer(value: &Value) -> bool {
+    let Some(parts) = value["vec"].as_array() else { return false };
+    let is_address = |at: usize| parts.get(at).is_some_and(|it| it["address"].is_string());
+    let is_bytes = |at: usize| parts.get(at).is_some_and(|it| it["bytes"].is_string());
+    match parts.first().and_then(|first| first["symbol"].as_str()) {
+        None => false,
+        Some("External") => parts.len() == 3 && is_address(1) && is_bytes(2),
+        Some("Native") => parts.len() == 2 && is_address(1),
+        Some("Delegated") => match parts.len() {
+            2 => is_address(1),
+            3 => is_address(1) && is_bytes(2),
+            _ => false,
+        },
+        Some(_) => true,
+    }
+}
+
+fn all(value: &Value, test: impl Fn(&Value) -> bool) -> bool {
+    value["vec"].as_array().is_some_and(|list| list.iter().all(test))
+}
+
+fn credential(signer: &Value) -> Value {
+    let parts = signer["vec"].as_array().unwrap();
+    let variant = parts[0]["symbol"].as_str().unwrap();
+    let known = ["External", "Delegated", "Native"].contains(&variant);
+    match parts.get(2).and_then(|part| part["bytes"].as_str()) {
+        Some(hex) if known && hex.len() > 130 => json!(hex[130..]),
+        Some(hex) if known && !hex.is_empty() => json!(hex),
+        _ => Value::Null,
+    }
+}
+
+impl Naive {
+    /// Takes an event; it may have been taken before.
+    pub fn take(&mut self, contract: &str, at: At, topics: &[Value], data: &Value) {
+        let [name, id] = topics else { return };
+        let (Some(name), Some(id)) = (name["symbol"].as_str(), id["u32"].as_u64()) else { return };
+        let is_empty = *data == "void" || data["vec"] == json!([]);
+        let Some(entries) = data["map"].as_array().cloned().or(is_empty.then(Vec::new)) else {
+            return;
+        };
+        let mut map = BTreeMap::new();
+        for entry in &entries {
+            if let Some(key) = entry["key"]["symbol"].as_str() {
+                map.insert(key.to_owned(), entry["val"].clone());
+            }
+        }
+        let get = |key: &str| map.get(key).unwrap_or(&Value::Null);
+        let is_u32 = |value: &Value| value["u32"].is_u64();
+        let is_address = |value: &Value| value["address"].is_string();
+        let is_meta = get("name")["string"].is_string()
+            && (get("valid_until").is_null()
+                || get("valid_until") == "void"
+                || is_u32(get("valid_until")));
+        let has_type = get("context_type")["vec"].as_array().is_some_and(|it| !it.is_empty());
+        let is_accepted = match name {
+            "context_rule_removed" | "signer_deregistered" | "policy_deregistered" => true,
+            _ if is_empty => false,
+            "context_rule_added" => {
+                let by_ids = all(get("signer_ids"), is_u32) && all(get("policy_ids"), is_u32);
+                let inline = all(get("signers"), is_signer) && all(get("policies"), is_address);
+                is_meta && has_type && (by_ids || inline)
+            }
+            "context_rule_updated" => is_meta && has_type,
+            "context_rule_meta_updated" => is_meta,
+            "signer_added" | "signer_removed" => {
+                is_u32(get("signer_id")) || is_signer(get("signer"))
+            }
+            "policy_added" | "policy_removed" => {
+                is_u32(get("policy_id")) || is_address(get("policy"))
+            }
+            "signer_registered" => is_signer(get("signer")),
+            "policy_registered" => is_address(get("policy")),
+            _ => false,
+        };
+        if is_accepted {
+            let of_contract = self.accepted.entry(contract.to_owned()).or_default();
+            of_contract.insert(at, (name.to_owned(), id, map));
+        }
+    }
+
+    fn fold(&self, contract: &str) -> Folded {
+        let mut state = Folded::default();
+        for (name, id, map) in self.accepted.get(contract).into_iter().flat_map(BTreeMap::values) {
+            let get = |key: &str| map.get(key).cloned().unwrap_or(Value::Null);
+            let of = |id: &str, itself: &str| match get(id)["u32"].as_u64() {
+                Some(id) => json!({ "id": id }),
+                None => json!({ "itself": get(itself) }),
+            };
+            let (signers, policies) = (state.signers.clone(), state.policies.clone());
+            let resolve =
+                |named: &Value, registry: &BTreeMap<u64, Value>| match named["id"].as_u64() {
+                    Some(id) => registry.get(&id).cloned(),
+                    None => Some(named["itself"].clone()),
+                };
+            let equal = |one: &Value, other: &Value, registry: &BTreeMap<u64, Value>| {
+                let (first, second) = (resolve(one, registry), resolve(other, registry));
+                one == other || (first.is_some() && first == second)
+            };
+            match name.as_str() {
+                "context_rule_added" => {
+                    let by_ids = all(&get("signer_ids"), |it| it["u32"].is_u64())
+                        && all(&get("policy_ids"), |it| it["u32"].is_u64());
+                    let each = |ids: &str, values: &str| -> Vec<Value> {
+                        let chosen = if by_ids { get(ids) } else { get(values) };
+                        let listed = chosen["vec"].as_array().unwrap().clone();
+                        let named = listed.into_iter().map(|it| match by_ids {
+                            true => json!({ "id": it["u32"] }),
+                            false => json!({ "itself": it }),
+                        });
+                        named.collect()
+                    };
+                    let policies = each("policy_ids", "policies").into_iter();
+                    let policies = policies.map(|policy| (policy, Value::Null)).collect();
+                    state.rules.insert(*id, (each("signer_ids", "signers"), policies));
+                }
+                "context_rule_removed" => drop(state.rules.remove(id)),
+                "signer_registered" => drop(state.signers.insert(*id, get("signer"))),
+                "policy_registered" => drop(state.policies.insert(*id, get("policy"))),
+                "signer_deregistered" => {
+                    for (listed, _) in state.rules.values_mut() {
+                        listed.retain(|it| it["id"].as_u64() != Some(*id));
+                    }
+                }
+                "policy_deregistered" => {
+                    for (_, listed) in state.rules.values_mut() {
+                        listed.retain(|(it, _)| it["id"].as_u64() != Some(*id));
+                    }
+                }
+                "signer_added" => {
+                    let added = of("signer_id", "signer");
+                    if let Some((listed, _)) = state.rules.get_mut(id)
+                        && !listed.iter().any(|it| equal(it, &added, &signers))
+                    {
+                        listed.push(added);
+                    }
+                }
+                "signer_removed" => {
+                    let gone = of("signer_id", "signer");
+                    if let Some((listed, _)) = state.rules.get_mut(id) {
+                        listed.retain(|it| !equal(it, &gone, &signers));
+                    }
+                }
+                "policy_added" => {
+                    let added = of("policy_id", "policy");
+                    if let Some((_, listed)) = state.rules.get_mut(id)
+                        && !listed.iter().any(|(it, _)| equal(it, &added, &policies))
+                    {
+                        listed.push((added, get("install_param")));
+                    }
+                }
+                "policy_removed" => {
+                    let gone = of("policy_id", "policy");
+                    if let Some((_, listed)) = state.rules.get_mut(id) {
+                        listed.retain(|(it, _)| !equal(it, &gone, &policies));
+                    }
+                }
+                _ => {}
+            }
+        }
+        state
+    }
+
+    /// The answer of `/api/contract`, without what is additive; none is 404.
+    pub fn detail(&self, contract: &str) -> Option<Value> {
+        let events = self.accepted.get(contract)?;
+        let state = self.fold(contract);
+        let (mut rules, mut counts) = (Vec::new(), BTreeMap::<String, u64>::new());
+        for (id, (signers, policies)) in &state.rules {
+            let mut listed = Vec::new();
+            for named in signers {
+                let signer = match named["id"].as_u64() {
+                    Some(id) => state.signers.get(&id).cloned().unwrap_or(Value::Null),
+                    None => named["itself"].clone(),
+                };
+                let Some(variant) = signer["vec"][0]["symbol"].as_str() else { continue };
+                if !["External", "Delegated", "Native"].contains(&variant) {
+                    continue;
+                }
+                *counts.entry(variant.to_owned()).or_default() += 1;
+                listed.push(json!({
+                    "signer_type": variant,
+                    "signer_address": signer["vec"][1]["address"],
+                    "credential_id": credential(&signer),
+                }));
+            }
+            listed.sort_by_key(|it| it["signer_type"].as_str().unwrap().to_owned());
+            let mut shown = Vec::new();
+            for (named, install_params) in policies {
+                let policy = match named["id"].as_u64() {
+                    Some(id) => state.policies.get(&id).cloned(),
+                    None => Some(named["itself"].clone()),
+                };
+                if let Some(policy) = policy {
+                    shown.push(json!({
+                        "policy_address": policy["address"],
+                        "install_params": install_params,
+                    }));
+                }
+            }
+            rules.push(json!({ "context_rule_id": id, "signers": listed, "policies": shown }));
+        }
+        if rules.is_empty() {
+            return None;
+        }
+        let count = |variant: &str| counts.get(variant).copied().unwrap_or_default();
+        Some(json!({
+            "contractId": contract,
+            "summary": {
+                "contract_id": contract,
+                "context_rule_count": rules.len(),
+                "external_signer_count": count("External"),
+                "delegated_signer_count": count("Delegated"),
+                "native_signer_count": count("Native"),
+                "first_seen_ledger": events.keys().next()?.0,
+                "last_seen_ledger": events.keys().last()?.0,
+                "context_rule_ids": state.rules.keys().collect::<Vec<_>>(),
+            },
+            "contextRules": rules,
+        }))
+    }
+
+    /// Summaries of the accounts with a signer of which `member` is this, by their ids.
+    pub fn lookup(&self, member: &str, wanted: &str) -> Vec<Value> {
+        let mut found = Vec::new();
+        for contract in self.accepted.keys() {
+            let Some(detail) = self.detail(contract) else { continue };
+            let rules = detail["contextRules"].as_array().unwrap();
+            let has = |rule: &Value| {
+                rule["signers"].as_array().unwrap().iter().any(|signer| signer[member] == *wanted)
+            };
+            if rules.iter().any(has) {
+                found.push(detail["summary"].clone());
+            }
+        }
+        found
+    }
+
+    /// The answer of `/api/stats`, without what is additive.
+    pub fn stats(&self) -> Value {
+        let mut kinds = BTreeMap::<&str, u64>::new();
+        let (mut ledgers, mut credentials) = (BTreeSet::new(), BTreeSet::new());
+        for (at, (name, _, map)) in self.accepted.values().flatten() {
+            *kinds.entry(name).or_default() += 1;
+            ledgers.insert(at.0);
+            // Those of an event that names signers by their ids do not count.
+            let named = map.get("signer").filter(|_| {
+                name.starts_with("signer_")
+                    && name != "signer_deregistered"
+                    && (name == "signer_registered"
+                        || !map.get("signer_id").is_some_and(|it| it["u32"].is_u64()))
+            });
+            let is_by_ids =
+                |ids: &str| map.get(ids).is_some_and(|it| all(it, |id| id["u32"].is_u64()));
+            let by_ids = is_by_ids("signer_ids") && is_by_ids("policy_ids");
+            let listed = map.get("signers").filter(|_| name == "context_rule_added" && !by_ids);
+            let listed = listed.and_then(|it| it["vec"].as_array()).into_iter().flatten();
+            for signer in named.into_iter().chain(listed) {
+                if let Some(id) = credential(signer).as_str() {
+                    credentials.insert(id.to_owned());
+                }
+            }
+        }
+        let kinds: Vec<Value> = kinds
+            .into_iter()
+            .map(|(name, count)| json!({ "event_type": name, "count": count }))
+            .collect();
+        json!({
+            "total_events": self.accepted.values().map(BTreeMap::len).sum::<usize>(),
+            "unique_contracts": self.accepted.len(),
+            "unique_credentials": credentials.len(),
+            "first_ledger": ledgers.first().copied().unwrap_or(0),
+            "last_ledger": ledgers.last().copied().unwrap_or(0),
+            "eventTypes": kinds,
+        })
+    }
+
+    /// Contracts, credentials and addresses that were ever named, for asking about them.
+    pub fn names(&self) -> (Vec<String>, BTreeSet<String>, BTreeSet<String>) {
+        fn addresses(value: &Value, found: &mut BTreeSet<String>) {
+            match value {
+                Value::Array(list) => list.iter().for_each(|it| addresses(it, found)),
+                Value::Object(map) => {
+                    found.extend(map.get("address").and_then(Value::as_str).map(str::to_owned));
+                    map.values().for_each(|it| addresses(it, found));
+                }
+                _ => {}
+            }
+        }
+        fn credentials(value: &Value, found: &mut BTreeSet<String>) {
+            if value["vec"][0]["symbol"].is_string() {
+                found.extend(credential(value).as_str().map(str::to_owned));
+            }
+            if let Some(list) = value["vec"].as_array() {
+                list.iter().for_each(|it| credentials(it, found));
+            }
+        }
+        let (mut ids, mut named) = (BTreeSet::new(), BTreeSet::new());
+        for (_, _, map) in self.accepted.values().flat_map(BTreeMap::values) {
+            map.values().for_each(|value| addresses(value, &mut named));
+            map.values().for_each(|value| credentials(value, &mut ids));
+        }
+        (self.accepted.keys().cloned().collect(), ids, named)
+    }
+}

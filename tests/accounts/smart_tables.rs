@@ -1,0 +1,428 @@
+//! Each row of the table of smart accounts' events, in each layout, and what follows from it; and events of others
+//! that look like them.
+
+use orrery::accounts::passkey;
+use orrery::accounts::smart::event::{Change, Event, Kind, Named, Signer, Variant, recognise};
+use orrery::accounts::smart::fold::Account;
+use stellar_xdr::{ScAddress, ScVal};
+
+use crate::made::smart::{
+    default_context, delegated, empty, event, external, ids, native, passkey, rule_by_ids,
+    rule_inline,
+};
+use crate::made::{
+    Made, account, address, bytes, contract, i128, list, map, number, string, symbol,
+};
+
+pub fn read(made: &Made) -> Option<Event> {
+    let topics = made.topics_xdr();
+    let topics: Vec<&[u8]> = topics.iter().map(Vec::as_slice).collect();
+    recognise(&topics, &made.data_xdr())
+}
+
+fn fold(events: &[Made]) -> Account {
+    let mut account = Account::default();
+    for made in events {
+        account.apply(read(made).unwrap_or_else(|| panic!("{made:?}")));
+    }
+    account
+}
+
+/// Rules with their signers and policies: variant, address, id of the credential in hexadecimal; address.
+type Shown = Vec<(u32, Vec<(&'static str, ScAddress, Option<String>)>, Vec<ScAddress>)>;
+
+fn shown(account: &Account) -> Shown {
+    let rules = account.rules().map(|(id, rule)| {
+        let signers = account
+            .signers_of(rule)
+            .map(|it| (it.variant.name(), it.address.clone(), it.credential.map(hex::encode)));
+        let policies = account.policies_of(rule).map(|(policy, _)| policy.clone());
+        (id, signers.collect(), policies.collect())
+    });
+    rules.collect()
+}
+
+fn without(map_of: &ScVal, key: &str) -> ScVal {
+    let ScVal::Map(Some(entries)) = map_of else { panic!("a map") };
+    let kept = entries.iter().filter(|entry| entry.key != symbol(key));
+    crate::made::any_map(kept.map(|entry| (entry.key.clone(), entry.val.clone())))
+}
+
+#[test]
+fn every_row_of_the_table_is_read() {
+    let (who, verifier) = (account(1), contract(2));
+    let key = passkey(&[0xab; 20]);
+    let signer = Signer::Known {
+        variant: Variant::External,
+        address: verifier.clone(),
+        key: Some(key.clone()),
+    };
+    let rows: Vec<(Made, Kind, Change)> = vec![
+        (event("context_rule_removed", 4, empty()), Kind::RuleRemoved, Change::RuleRemoved),
+        (
+            event("signer_deregistered", 4, empty()),
+            Kind::SignerDeregistered,
+            Change::SignerDeregistered,
+        ),
+        (
+            event("policy_deregistered", 4, empty()),
+            Kind::PolicyDeregistered,
+            Change::PolicyDeregistered,
+        ),
+        // Layouts by ids.
+        (
+            event("signer_added", 4, map([("signer_id", number(7))])),
+            Kind::SignerAdded,
+            Change::SignerAdded(Named::Id(7)),
+        ),
+        (
+            event("signer_removed", 4, map([("signer_id", number(7))])),
+            Kind::SignerRemoved,
+            Change::SignerRemoved(Named::Id(7)),
+        ),
+        (
+            event("policy_removed", 4, map([("policy_id", number(7))])),
+            Kind::PolicyRemoved,
+            Change::PolicyRemoved(Named::Id(7)),
+        ),
+        (
+            event("policy_added", 4, map([("policy_id", number(7))])),
+            Kind::PolicyAdded,
+            Change::PolicyAdded { policy: Named::Id(7), install_param: None },
+        ),
+        (
+            event("policy_added", 4, map([("install_param", i128(9)), ("policy_id", number(7))])),
+            Kind::PolicyAdded,
+            Change::PolicyAdded { policy: Named::Id(7), install_param: Some(i128(9)) },
+        ),
+        (
+            event("signer_registered", 7, map([("signer", external(&verifier, &key))])),
+            Kind::SignerRegistered,
+            Change::SignerRegistered(signer.clone()),
+        ),
+        (
+            event("policy_registered", 7, map([("policy", address(&verifier))])),
+            Kind::PolicyRegistered,
+            Change::PolicyRegistered(verifier.clone()),
+        ),
+        // Layouts in which signers and policies stand in the event.
+        (
+            event("signer_added", 4, map([("signer", external(&verifier, &key))])),
+            Kind::SignerAdded,
+            Change::SignerAdded(Named::Inline(signer.clone())),
+        ),
+        (
+            event("signer_removed", 4, map([("signer", external(&verifier, &key))])),
+            Kind::SignerRemoved,
+            Change::SignerRemoved(Named::Inline(signer)),
+        ),
+        (
+            event(
+                "policy_added",
+                4,
+                map([("install_param", map([("a", number(1))])), ("policy", address(&who))]),
+            ),
+            Kind::PolicyAdded,
+            Change::PolicyAdded {
+                policy: Named::Inline(who.clone()),
+                install_param: Some(map([("a", number(1))])),
+            },
+        ),
+        (
+            event("policy_removed", 4, map([("policy", address(&who))])),
+            Kind::PolicyRemoved,
+            Change::PolicyRemoved(Named::Inline(who.clone())),
+        ),
+    ];
+    for (made, kind, change) in rows {
+        let id =
+            if kind == Kind::SignerRegistered || kind == Kind::PolicyRegistered { 7 } else { 4 };
+        assert_eq!(read(&made), Some(Event { kind, id, change }), "{made:?}");
+    }
+    // Rules, with an option that is there, is none, or is left out.
+    for (valid_until, expected) in
+        [(Some(number(9)), Some(9)), (Some(ScVal::Void), None), (None, None)]
+    {
+        let with = |entries: Vec<(&str, ScVal)>| {
+            let all = entries.into_iter().chain(valid_until.clone().map(|it| ("valid_until", it)));
+            map(all)
+        };
+        let rule = |type_: Option<ScVal>| {
+            move |change: Change| match change {
+                Change::RuleAdded { rule, .. } | Change::RuleUpdated(rule) => {
+                    assert_eq!((rule.name.as_slice(), rule.valid_until), (&b"pay"[..], expected));
+                    assert_eq!(rule.context_type, type_);
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        for context in [
+            default_context(),
+            list([symbol("CallContract"), address(&verifier)]),
+            list([symbol("CreateContract"), bytes(&[3; 32])]),
+        ] {
+            let by_ids = with(vec![
+                ("context_type", context.clone()),
+                ("name", string("pay")),
+                ("policy_ids", ids(&[1, 2])),
+                ("signer_ids", ids(&[])),
+            ]);
+            let inline = with(vec![
+                ("context_type", context.clone()),
+                ("name", string("pay")),
+                ("policies", list([address(&who)])),
+                ("signers", list([delegated(&who), native(&who), external(&verifier, &key)])),
+            ]);
+            let updated = with(vec![("context_type", context.clone()), ("name", string("pay"))]);
+            for data in [by_ids, inline] {
+                rule(Some(context.clone()))(
+                    read(&event("context_rule_added", 1, data)).unwrap().change,
+                );
+            }
+            rule(Some(context.clone()))(
+                read(&event("context_rule_updated", 1, updated)).unwrap().change,
+            );
+        }
+        let meta = with(vec![("name", string("pay"))]);
+        rule(None)(read(&event("context_rule_meta_updated", 1, meta)).unwrap().change);
+    }
+}
+
+#[test]
+fn every_signer_is_read_and_no_wrong_one() {
+    let (who, verifier) = (account(1), contract(2));
+    let registered = |signer: ScVal| {
+        read(&event("signer_registered", 0, map([("signer", signer)]))).map(|it| it.change)
+    };
+    let known = |variant, address: &ScAddress, key: Option<&[u8]>| {
+        let key = key.map(<[u8]>::to_vec);
+        Some(Change::SignerRegistered(Signer::Known { variant, address: address.clone(), key }))
+    };
+    assert_eq!(registered(delegated(&who)), known(Variant::Delegated, &who, None));
+    assert_eq!(registered(delegated(&verifier)), known(Variant::Delegated, &verifier, None));
+    assert_eq!(registered(native(&who)), known(Variant::Native, &who, None));
+    assert_eq!(
+        registered(external(&verifier, b"k")),
+        known(Variant::External, &verifier, Some(b"k"))
+    );
+    let first = list([symbol("Delegated"), address(&verifier), bytes(b"k")]);
+    assert_eq!(registered(first), known(Variant::Delegated, &verifier, Some(b"k")));
+    let new = list([symbol("Quorum"), number(1), number(2)]);
+    assert_eq!(registered(new.clone()), Some(Change::SignerRegistered(Signer::Opaque(new))));
+    for wrong in [
+        list([symbol("Delegated")]),
+        list([symbol("Delegated"), bytes(b"k")]),
+        list([symbol("Delegated"), address(&who), number(1)]),
+        list([symbol("External"), address(&who)]),
+        list([symbol("External"), address(&who), string("k")]),
+        list([symbol("External"), address(&who), bytes(b"k"), number(1)]),
+        list([symbol("Native"), address(&who), bytes(b"k")]),
+        list([string("Native"), address(&who)]),
+        list([]),
+        ScVal::Vec(None),
+        address(&who),
+    ] {
+        assert_eq!(registered(wrong.clone()), None, "{wrong:?}");
+    }
+}
+
+#[test]
+fn events_of_others_are_none() {
+    let (who, key) = (contract(1), list([symbol("Ed25519"), bytes(&[1; 32])]));
+    let rule = rule_by_ids(1, &[], &[]).data;
+    let wrong = [
+        Made::new(
+            [symbol("signer_added"), key.clone()],
+            map([("storage", number(1)), ("val", number(1))]),
+        ),
+        Made::new([symbol("signer_removed"), key.clone()], map([("storage", number(1))])),
+        Made::new([symbol("sw_v1"), symbol("add"), key.clone()], number(1)),
+        Made::new([symbol("signer_added")], list([number(1), number(2)])),
+        Made::new([symbol("signer_added"), address(&who)], number(1)),
+        Made::new([symbol("signer_added"), ScVal::U64(1)], address(&who)),
+        Made::new([symbol("signer_added"), bytes(&[1; 32])], empty()),
+        Made::new(
+            [symbol("signer_added")],
+            map([("signer", address(&who)), ("timestamp", ScVal::U64(1))]),
+        ),
+        Made::new([symbol("signer_added"), number(1)], map([("signer", address(&who))])),
+        Made::new([symbol("signer"), symbol("added")], empty()),
+        Made::new(
+            [symbol("simple_enforced"), address(&who)],
+            map([("context_rule_id", number(1))]),
+        ),
+        Made::new([string("signer_added"), number(1)], map([("signer_id", number(1))])),
+        Made::new([symbol("signer_added"), number(1), number(1)], map([("signer_id", number(1))])),
+        event("signer_added", 1, ScVal::Map(None)),
+        event("signer_added", 1, list([number(1)])),
+        event("signer_added", 1, map([("signer_id", ScVal::U64(1))])),
+        event("policy_added", 1, map([("policy", bytes(&[1; 32]))])),
+        event("policy_registered", 1, map([("policy_id", number(1))])),
+        event("signer_deregistered", 1, number(1)),
+        event("signer_deregistered", 1, list([number(1)])),
+        event("signer_deregistered", 1, ScVal::Vec(None)),
+        event("context_rule_added", 1, without(&rule, "name")),
+        event("context_rule_added", 1, without(&rule, "context_type")),
+        event("context_rule_added", 1, without(&rule, "signer_ids")),
+        event("context_rule_added", 1, without(&rule, "policy_ids")),
+        event("context_rule_meta_updated", 1, map([("name", symbol("pay"))])),
+        event(
+            "context_rule_meta_updated",
+            1,
+            map([("name", string("pay")), ("valid_until", ScVal::U64(1))]),
+        ),
+        event(
+            "context_rule_updated",
+            1,
+            map([("context_type", list([])), ("name", string("pay"))]),
+        ),
+    ];
+    for made in &wrong {
+        assert_eq!(read(made), None, "{made:?}");
+    }
+    // What stands for nothing, and keys that nobody knows.
+    for data in [empty(), ScVal::Void, list([]), map([("reason", number(1))])] {
+        assert!(read(&event("signer_deregistered", 1, data)).is_some());
+    }
+    let more = map([("signer_id", number(1)), ("weight", number(1))]);
+    assert!(read(&event("signer_added", 1, more)).is_some());
+}
+
+#[test]
+fn no_event_is_of_both_kinds() {
+    let (who, key) = (contract(1), passkey(b"id"));
+    let all = [
+        rule_by_ids(1, &[1], &[1]),
+        rule_inline(1, &[external(&who, &key)], &[]),
+        event("signer_added", 1, map([("signer_id", number(1))])),
+        event("signer_added", 1, map([("signer", external(&who, &key))])),
+        event("signer_removed", 1, map([("signer_id", number(1))])),
+    ];
+    for made in &all {
+        assert!(read(made).is_some());
+        let topics = made.topics_xdr();
+        let topics: Vec<&[u8]> = topics.iter().map(Vec::as_slice).collect();
+        assert_eq!(passkey::event::recognise(&topics, &made.data_xdr()), None);
+    }
+}
+
+#[test]
+fn signers_by_ids_come_and_go() {
+    let (verifier, who, policy) = (contract(2), account(1), contract(3));
+    let key = passkey(&[0xab; 20]);
+    let credential = Some("ab".repeat(20));
+    let passkey_signer = ("External", verifier.clone(), credential);
+    let register = |id, signer| event("signer_registered", id, map([("signer", signer)]));
+    let add = |rule, id| event("signer_added", rule, map([("signer_id", number(id))]));
+    let remove = |rule, id| event("signer_removed", rule, map([("signer_id", number(id))]));
+    let mut events = vec![
+        register(0, external(&verifier, &key)),
+        event("policy_registered", 0, map([("policy", address(&policy))])),
+        rule_by_ids(0, &[0], &[0]),
+        register(1, delegated(&who)),
+        add(0, 1),
+        rule_by_ids(1, &[0], &[]),
+    ];
+    let delegated_signer = ("Delegated", who, None);
+    let both = vec![passkey_signer.clone(), delegated_signer.clone()];
+    assert_eq!(
+        shown(&fold(&events)),
+        [(0, both, vec![policy.clone()]), (1, vec![passkey_signer.clone()], vec![]),]
+    );
+    // The last reference goes: first the registration, then the signer.
+    events.extend([event("signer_deregistered", 1, empty()), remove(0, 1)]);
+    // From one of two rules.
+    events.push(remove(1, 0));
+    assert_eq!(
+        shown(&fold(&events)),
+        [(0, vec![passkey_signer.clone()], vec![policy.clone()]), (1, vec![], vec![]),]
+    );
+    // A rule that is unknown, and one that is not there any more.
+    events.extend([add(9, 0), event("context_rule_removed", 1, empty()), add(1, 0)]);
+    // Not registered yet.
+    events.push(add(0, 5));
+    assert_eq!(shown(&fold(&events)), [(0, vec![passkey_signer.clone()], vec![policy.clone()])]);
+    events.push(register(5, native(&policy)));
+    let later = ("Native", policy.clone(), None);
+    assert_eq!(shown(&fold(&events)), [(0, vec![passkey_signer, later], vec![policy.clone()])]);
+    // Added anew, the rule has what it says, and nothing of before.
+    events.push(rule_by_ids(0, &[], &[0]));
+    assert_eq!(shown(&fold(&events)), [(0, vec![], vec![policy])]);
+}
+
+#[test]
+fn an_account_that_was_upgraded_is_one_account() {
+    let (verifier, who, policy) = (contract(2), account(1), contract(3));
+    let mut events = vec![
+        rule_inline(
+            0,
+            &[delegated(&who), external(&verifier, b"key")],
+            std::slice::from_ref(&policy),
+        ),
+        // By its id, what was there by itself.
+        event("signer_registered", 0, map([("signer", delegated(&who))])),
+        event("signer_added", 0, map([("signer_id", number(0))])),
+        event("policy_registered", 0, map([("policy", address(&policy))])),
+        event("policy_added", 0, map([("policy_id", number(0))])),
+    ];
+    let keyed = ("External", verifier, Some(hex::encode(b"key")));
+    let expected = vec![("Delegated", who, None), keyed.clone()];
+    assert_eq!(shown(&fold(&events)), [(0, expected, vec![policy])]);
+    events.extend([
+        event("signer_deregistered", 0, empty()),
+        event("signer_removed", 0, map([("signer_id", number(0))])),
+        event("policy_removed", 0, map([("policy_id", number(0))])),
+    ]);
+    assert_eq!(shown(&fold(&events)), [(0, vec![keyed], vec![])]);
+}
+
+#[test]
+fn updates_change_what_they_say() {
+    let named = |kind: &str, context: Option<ScVal>, name: &str, until: Option<u32>| {
+        let context = context.map(|it| ("context_type", it));
+        let until = until.map(|it| ("valid_until", number(it)));
+        event(kind, 0, map([("name", string(name))].into_iter().chain(context).chain(until)))
+    };
+    let other = list([symbol("CallContract"), address(&contract(1))]);
+    let mut events = vec![rule_inline(0, &[], &[])];
+    let meta = |events: &[Made]| fold(events).rules().next().unwrap().1.meta.clone();
+    assert_eq!(meta(&events).valid_until, Some(99));
+    events.push(named("context_rule_meta_updated", None, "b", None));
+    let now = meta(&events);
+    assert_eq!(
+        (now.name, now.valid_until, now.context_type),
+        (b"b".to_vec(), None, Some(default_context()))
+    );
+    events.push(named("context_rule_updated", Some(other.clone()), "c", Some(5)));
+    let now = meta(&events);
+    assert_eq!(
+        (now.name, now.valid_until, now.context_type),
+        (b"c".to_vec(), Some(5), Some(other))
+    );
+}
+
+#[test]
+fn base64_of_names_is_that_of_the_table() {
+    use base64::Engine;
+    let table = [
+        ("context_rule_added", "AAAADwAAABJjb250ZXh0X3J1bGVfYWRkZWQAAA=="),
+        ("context_rule_updated", "AAAADwAAABRjb250ZXh0X3J1bGVfdXBkYXRlZA=="),
+        ("context_rule_meta_updated", "AAAADwAAABljb250ZXh0X3J1bGVfbWV0YV91cGRhdGVkAAAA"),
+        ("context_rule_removed", "AAAADwAAABRjb250ZXh0X3J1bGVfcmVtb3ZlZA=="),
+        ("signer_added", "AAAADwAAAAxzaWduZXJfYWRkZWQ="),
+        ("signer_removed", "AAAADwAAAA5zaWduZXJfcmVtb3ZlZAAA"),
+        ("signer_registered", "AAAADwAAABFzaWduZXJfcmVnaXN0ZXJlZAAAAA=="),
+        ("signer_deregistered", "AAAADwAAABNzaWduZXJfZGVyZWdpc3RlcmVkAA=="),
+        ("policy_added", "AAAADwAAAAxwb2xpY3lfYWRkZWQ="),
+        ("policy_removed", "AAAADwAAAA5wb2xpY3lfcmVtb3ZlZAAA"),
+        ("policy_registered", "AAAADwAAABFwb2xpY3lfcmVnaXN0ZXJlZAAAAA=="),
+        ("policy_deregistered", "AAAADwAAABNwb2xpY3lfZGVyZWdpc3RlcmVkAA=="),
+    ];
+    for (name, base64) in table {
+        let xdr = base64::engine::general_purpose::STANDARD.decode(base64).unwrap();
+        assert_eq!(crate::made::xdr(&symbol(name)), xdr, "{name}");
+        let known = Kind::ALL.iter().filter(|kind| kind.name() == name).count();
+        assert_eq!(known, 1, "{name}");
+    }
+    assert_eq!(crate::made::xdr(&empty()), [0, 0, 0, 17, 0, 0, 0, 1, 0, 0, 0, 0]);
+}

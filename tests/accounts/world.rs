@@ -1,0 +1,150 @@
+//! Ledgers with chosen events, a store that has the two indexes, and a server that answers from them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use orrery::accounts::evictions::Evictions;
+use orrery::accounts::passkey::PasskeyWallets;
+use orrery::accounts::smart::SmartAccounts;
+use orrery::decode::{EventType, Placement};
+use orrery::domain::{CloseTime, ContractId, Network};
+use orrery::store::{Durability, Extensions, IndexOptions, LedgerConsumer, Store};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use crate::common::http::Answer;
+use crate::common::model::{self, Event, Ledger};
+use crate::common::server::{Server, TempStore};
+use crate::made::Made;
+
+/// Ledger, position of the transaction in it, position of the event in that.
+pub type At = (u32, u32, u32);
+
+/// Events of one transaction, each with who emitted it.
+pub type Transaction = Vec<(ContractId, Made)>;
+/// Events of one ledger.
+pub type Events = Vec<Transaction>;
+
+pub const SMART: &str = "/rest/smart-account-indexer";
+pub const PASSKEY: &str = "/rest/passkey-indexer";
+
+pub fn network() -> Network {
+    Network::from_name_or_passphrase("local")
+}
+
+pub fn consumers() -> [Arc<dyn LedgerConsumer>; 3] {
+    [Arc::new(SmartAccounts), Arc::new(PasskeyWallets), Arc::new(Evictions)]
+}
+
+pub fn scratch() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn hash(parts: &[&[u8]]) -> [u8; 32] {
+    Sha256::digest(parts.concat()).into()
+}
+
+/// A ledger with these events. Those of one number follow each other, whatever is in them.
+pub fn ledger(sequence: u32, events: &[Transaction]) -> Ledger {
+    let transactions = (0..events.len() as u32).map(|order| model::Transaction {
+        hash: hash(&[b"transaction", &sequence.to_be_bytes(), &order.to_be_bytes()]),
+        inner_hash: None,
+        smart_contract: true,
+        successful: true,
+        account: [1; 32],
+        contracts: Vec::new(),
+        parts: [vec![1], vec![2], no_meta()],
+    });
+    let mut flat = Vec::new();
+    for (transaction, emitted) in events.iter().enumerate() {
+        for (index, (contract, made)) in (0..).zip(emitted) {
+            flat.push(Event {
+                transaction,
+                placement: Placement::Operation { operation: 0, event_index: index },
+                contract: Some(contract.0),
+                event_type: EventType::Contract,
+                topics: made.topics_xdr(),
+                data: made.data_xdr(),
+            });
+        }
+    }
+    Ledger {
+        sequence,
+        hash: hash(&[b"ledger", &sequence.to_be_bytes()]),
+        previous_hash: hash(&[b"ledger", &(sequence - 1).to_be_bytes()]),
+        close_time: CloseTime::Seconds(1_700_000_000 + 5 * u64::from(sequence)),
+        raw: vec![7; 64],
+        transactions: transactions.collect(),
+        events: flat,
+    }
+}
+
+fn no_meta() -> Vec<u8> {
+    use stellar_xdr::{Limits, TransactionMeta, TransactionMetaV4, WriteXdr};
+    TransactionMeta::V4(TransactionMetaV4::default()).to_xdr(Limits::none()).unwrap()
+}
+
+pub fn open(directory: &Path) -> Store {
+    let consumers = consumers().iter().map(|it| it.spec()).collect();
+    let extensions = Extensions { consumers, ..Extensions::default() };
+    Store::open_with(directory, Some(&network()), extensions).unwrap()
+}
+
+/// A store with a server.
+pub struct World {
+    pub temp: TempStore,
+    pub server: Server,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::at(1_700_000_000, 1_000)
+    }
+
+    /// Signers' time is read at this second and at this ledger.
+    pub fn at(second: u64, ledger: u32) -> Self {
+        Self::with(|settings| {
+            settings.fixed_clock = Some(second);
+            settings.fixed_network_ledger = Some(ledger);
+        })
+    }
+
+    pub fn with(adjust: impl FnOnce(&mut orrery::api::ApiSettings)) -> Self {
+        let directory = scratch();
+        let temp = TempStore { store: Arc::new(open(directory.path())), directory };
+        let server = Server::start_with(&temp, |deps| adjust(&mut deps.settings));
+        Self { temp, server }
+    }
+
+    /// Stores a ledger, and has both indexes take it.
+    pub fn add(&self, sequence: u32, events: &[Transaction]) {
+        self.store(sequence, events);
+        self.feed();
+    }
+
+    /// Stores a ledger.
+    pub fn store(&self, sequence: u32, events: &[Transaction]) {
+        let options = IndexOptions::default();
+        let ledger = ledger(sequence, events).prepare(&options);
+        self.temp.store.commit(ledger, Durability::Deferred).unwrap();
+    }
+
+    pub fn feed(&self) {
+        for consumer in consumers() {
+            while self.temp.store.step(&*consumer).unwrap() {}
+        }
+    }
+
+    pub fn ask(&self, target: &str) -> Answer {
+        self.server.get_public(target)
+    }
+}
+
+/// The same on a connection that is there already, for many questions.
+pub fn body(
+    connection: &mut crate::common::http::Connection,
+    target: &str,
+) -> (u16, serde_json::Value) {
+    let answer = connection.request("GET", target, &[]);
+    (answer.status, answer.json())
+}
