@@ -4,8 +4,9 @@
 //! same to the byte. To look it up takes a fraction of what it takes to read, spell out and compress
 //! it, and it is sent from where it lies, without a copy.
 //!
-//! What is kept are answers of the routes that the table marks as [`super::route::Work::Kept`]: their
-//! handlers see nothing but the store and the call, neither the clock nor the caller. Whether the
+//! What is kept are answers of the routes that the table marks as [`super::route::Work::Kept`] or
+//! [`super::route::Work::CurrentKept`]: their handlers look at nothing but the store and the call, neither the clock nor
+//! the caller. Whether the
 //! caller may ask, and how often, is decided before anybody looks here. An answer counts in the
 //! [`Generation`] that was read before its first row, and in no other, so none outlives what it says;
 //! it takes its place until the same question is asked again, or others need the room.

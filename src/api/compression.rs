@@ -7,6 +7,8 @@ use flate2::write::GzEncoder;
 use warp::http::HeaderMap;
 use warp::http::header::ACCEPT_ENCODING;
 
+use super::answer::{Answer, Finished};
+
 /// Smaller answers fit into a packet or two anyway.
 const WORTH_IT: usize = 1024;
 
@@ -18,6 +20,13 @@ pub(super) fn gzip(body: &[u8]) -> io::Result<Option<Vec<u8>>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 3), Compression::fast());
     encoder.write_all(body)?;
     encoder.finish().map(Some)
+}
+
+/// Compresses an answer when the client wants that and it pays.
+pub(super) fn finish(answer: Answer, wants_gzip: bool) -> Finished {
+    // Whatever goes wrong with compressing, the answer itself is there.
+    let compressed = wants_gzip.then(|| gzip(&answer.body).ok().flatten());
+    Finished::new(answer, compressed.flatten())
 }
 
 /// Whether the client would rather have gzip than no encoding (RFC 9110, section 12.5.3).

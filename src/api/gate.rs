@@ -21,20 +21,22 @@ use super::answers::{Answers, Question};
 use super::blocking::Watch;
 use super::budgets::{Budgets, Holding, place, refused};
 use super::client::{Client, Waiting};
+use super::compression::finish;
 use super::current::Progress;
 use super::flow::Flow;
 use super::identity::{self, Identity};
+use super::intake::Intake;
 use super::limits::Limits;
 use super::record::{REQUEST_ID, log_failure, request_id};
 use super::replies::{Reply, failure, options, success};
-use super::route::{Call, Handler, PathValues, Route, Work};
+use super::route::{Call, PathValues, Route, Work};
 use super::router::{Match, Router};
 use super::streams::{self, Opening, Streams};
 use super::{
     ApiError, Deps, LONGEST_URI, RequestSummary, compression, cors, error, intake, metrics,
 };
 use crate::budget::{Holder, Share};
-use crate::store::Store;
+use crate::store::Generation;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -297,8 +299,18 @@ impl Gate {
                 Ok(Outcome { flow: Some(flow), ..finished(Answer::stream()) })
             }
             Work::Kept(handler) => {
-                let question = Question { path: path.path, query, wants_gzip };
-                self.kept(&question, handler, path, head, identity, holding).await
+                let generation = self.deps.store.generation();
+                let work = |call: &Call<'_>| handler(&self.deps.store, call);
+                let call = Call { path, query, ..Call::default() };
+                self.kept(generation, work, call, head, identity, holding).await
+            }
+            Work::CurrentKept(consumers, handler) => {
+                // Before the wait: what is stored meanwhile may not be in what is read.
+                let generation = self.deps.store.generation();
+                let as_of = self.progress.reached(&self.deps, consumers).await?;
+                let work = |call: &Call<'_>| handler(&self.deps, call);
+                let call = Call { path, query, as_of, ..Call::default() };
+                self.kept(generation, work, call, head, identity, holding).await
             }
             Work::Query(handler) | Work::Change(handler) | Work::Upload(handler) => {
                 let _place = self.slow_place(head, identity, route.work).await?;
@@ -356,18 +368,20 @@ impl Gate {
         }
     }
 
-    /// The answer of a route whose answers are kept: from memory when the store has not changed.
+    /// The answer of a route whose answers are kept: from memory when it was given in this generation of the store,
+    /// which was noted before anything was read.
     async fn kept(
         &self,
-        question: &Question<&str>,
-        handler: Handler<Store>,
-        path: PathValues<'_>,
+        generation: Option<Generation>,
+        work: impl FnOnce(&Call<'_>) -> Result<Answer, ApiError>,
+        call: Call<'_>,
         head: &Head,
         identity: &Identity,
         holding: &mut Holding,
     ) -> Result<Outcome, ApiError> {
-        let store = &self.deps.store;
-        let kept = store.generation().and_then(|now| self.answers.get(question, now));
+        let wants_gzip = compression::wants_gzip(&head.headers);
+        let question = Question { path: call.path.path, query: call.query, wants_gzip };
+        let kept = generation.and_then(|now| self.answers.get(&question, now));
         if let Some(answer) = kept {
             self.take_bytes(holding, identity.holder, answer.body.len() as u64)?;
             return Ok(Outcome::of(answer, Some(true)));
@@ -376,16 +390,12 @@ impl Gate {
         let share = self.take_bytes(holding, identity.holder, allowance::STEP)?;
         let allowance = Allowance::new(&self.deps.settings.scan, &head.client, share);
         self.watch.during(|| {
-            // Before the first row is read: whatever is written meanwhile makes this one the past.
-            let generation = store.generation();
-            let Question { query, wants_gzip, .. } = *question;
-            let call = Call { path, query, allowance: Some(&allowance), ..Call::default() };
-            let answer = handler(store, &call)?;
+            let answer = work(&Call { allowance: Some(&allowance), ..call })?;
             let is_complete = answer.is_complete;
             let answer = finish(answer, wants_gzip);
             // How far an incomplete one got is an accident.
             if let Some(generation) = generation.filter(|_| is_complete) {
-                self.answers.keep(question, generation, &answer);
+                self.answers.keep(&question, generation, &answer);
             }
             Ok(Outcome::of(answer, Some(false)))
         })
@@ -483,18 +493,4 @@ impl Gate {
             on_request(&RequestSummary { route, status, seconds, was_kept });
         }
     }
-}
-
-/// What is taken for a body before it is read.
-struct Intake {
-    largest: usize,
-    /// That no other module of the token is being sent.
-    _place: Option<Share>,
-}
-
-/// Compresses an answer when the client wants that and it pays.
-fn finish(answer: Answer, wants_gzip: bool) -> Finished {
-    // Whatever goes wrong with compressing, the answer itself is there.
-    let compressed = wants_gzip.then(|| compression::gzip(&answer.body).ok().flatten());
-    Finished::new(answer, compressed.flatten())
 }

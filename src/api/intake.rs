@@ -107,3 +107,11 @@ async fn each<B: Buf>(
         }
     }
 }
+
+/// What is taken for a body before it is read.
+pub(super) struct Intake {
+    /// Most bytes that it may have.
+    pub largest: usize,
+    /// That no other module of the token is being sent.
+    pub _place: Option<Share>,
+}

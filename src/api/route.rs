@@ -106,6 +106,9 @@ pub(super) enum Work {
     /// Like `Blocking`, of what these consumers of the feed keep, once they have done their work with all that
     /// was stored when the request came ([`super::current`]).
     Current(&'static [&'static str], Handler<Deps>),
+    /// Like `Current`, and the answer depends on nothing but the store, the call and the settings: it is kept as that
+    /// of `Kept` is.
+    CurrentKept(&'static [&'static str], Handler<Deps>),
     /// Like `Blocking`, and the answer depends on nothing but the store and the call: it is kept, finished,
     /// until the store changes ([`super::answers`]).
     Kept(Handler<Store>),

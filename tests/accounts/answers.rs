@@ -471,7 +471,8 @@ fn an_answer_waits_for_what_is_stored() {
     for sequence in 10..20 {
         let wallet = added(&key, unlimited(&key), storage("Persistent"));
         world.store(sequence, &by(sequence as u16, [wallet]));
-        // The classic routes show the ledger from here on. The question comes before the index has it.
+        // The classic routes show the ledger from here on. The question comes before the index has it, and was asked
+        // before.
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| get(&world, &lookup));
             std::thread::sleep(Duration::from_millis(u64::from(sequence % 3)));
@@ -543,4 +544,35 @@ fn an_index_that_is_built_anew_is_the_same() {
     let digests = [smart_index::CONSUMER, passkey_index::CONSUMER]
         .map(|name| store.consumer_digest(name).unwrap());
     assert_ne!(digests[0], digests[1]);
+}
+
+/// A contract that emits without end is told as it was after the first mebibyte, and keeps nobody else waiting.
+#[test]
+fn what_follows_from_an_endless_log_is_bounded() {
+    let world = World::new();
+    let rules = |from: u32| {
+        let signer = |number: u32| external(&contract(2), &[number as u8; 1000]);
+        by(1, (from..from + 400).map(move |it| rule_inline(it, &[signer(it)], &[])))
+    };
+    world.add(10, &rules(0));
+    let detail = || get(&world, &format!("{SMART}/api/contract/{}", id(1)));
+    let told = detail();
+    assert_eq!(
+        (&told["summary"]["context_rule_count"], &told["complete"]),
+        (&json!(400), &json!(true))
+    );
+    world.add(11, &rules(400));
+    world.add(12, &rules(800));
+    let told = detail();
+    let count = told["summary"]["context_rule_count"].as_u64().unwrap();
+    assert!((800..1200).contains(&count), "{count}");
+    assert_eq!(told["complete"], false);
+    assert_eq!(told["summary"]["last_seen_ledger"], 12);
+    // Whatever comes now: what is told is the same, and what is counted is everything.
+    world.add(13, &by(1, [event("context_rule_removed", 0, empty())]));
+    assert_eq!(detail()["summary"]["context_rule_count"], count);
+    assert_eq!(detail()["summary"]["last_seen_ledger"], 13);
+    assert_eq!(get(&world, &format!("{SMART}/api/stats"))["stats"]["total_events"], 1201);
+    let lookup = get(&world, &format!("{SMART}/api/lookup/address/{}", contract(2)));
+    assert_eq!((&lookup["count"], &lookup["complete"]), (&json!(1), &json!(false)));
 }

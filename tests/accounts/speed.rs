@@ -73,7 +73,7 @@ fn a_lookup_costs_little_more_than_nothing() {
     let world = made(accounts, shared);
     let mut connection = world.server.connect();
     for (base, parity) in [(SMART, 0), (PASSKEY, 1)] {
-        let (mut ratios, mut times) = (Vec::new(), Vec::new());
+        let (mut first, mut again, mut times) = (Vec::new(), Vec::new(), Vec::new());
         for turn in 0..TURNS {
             let lookups: Vec<String> = (0..REQUESTS as u64)
                 .map(|at| {
@@ -83,20 +83,24 @@ fn a_lookup_costs_little_more_than_nothing() {
                 .collect();
             let found = connection.request("GET", &lookups[0], &[]).json();
             assert_eq!(found["count"], 1, "{found}");
-            let ours = median(&mut connection, &lookups);
-            let nothing = median(&mut connection, &vec![NO_OP.to_owned(); REQUESTS]);
-            ratios.push(ours.as_secs_f64() / nothing.as_secs_f64());
-            times.push((ours, nothing));
+            let no_op = vec![NO_OP.to_owned(); REQUESTS];
+            let [asked, kept, nothing] =
+                [&lookups, &lookups, &no_op].map(|targets| median(&mut connection, targets));
+            first.push(asked.as_secs_f64() / nothing.as_secs_f64());
+            again.push(kept.as_secs_f64() / nothing.as_secs_f64());
+            times.push((asked, kept, nothing));
         }
-        ratios.sort_by(f64::total_cmp);
-        let ratio = ratios[TURNS / 2];
+        let [first, again] = [first, again].map(|mut ratios: Vec<f64>| {
+            ratios.sort_by(f64::total_cmp);
+            ratios[TURNS / 2]
+        });
         println!(
-            "{base}: {ratio:.2} times nothing among {accounts} accounts; {:?}",
+            "{base}: {first:.2} times nothing, {again:.2} when asked again, among {accounts} accounts; {:?}",
             times[TURNS / 2]
         );
         // Figures of an unoptimised build on a machine that others use, too: this finds what grows with the number
         // of accounts, not a tenth more.
-        assert!(ratio < 4.0, "{base}: {ratio}");
+        assert!(first < 4.0 && again < 2.0, "{base}: {first}, {again}");
     }
     let target = format!("{SMART}/api/lookup/address/{}", contract(1));
     let begun = Instant::now();

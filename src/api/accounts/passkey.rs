@@ -22,7 +22,7 @@ use crate::api::{ApiError, Deps};
 use crate::domain::ContractId;
 
 const fn indexed(template: &'static str, handler: Handler<Deps>) -> Route {
-    served(template, Work::Current(&[CONSUMER], handler))
+    served(template, Work::CurrentKept(&[CONSUMER], handler))
 }
 
 const fn served(template: &'static str, work: Work) -> Route {

@@ -23,7 +23,7 @@ use crate::domain::ContractId;
 const MOST_DIGITS: usize = 4096;
 
 const fn indexed(template: &'static str, handler: Handler<Deps>) -> Route {
-    served(template, Work::Current(&[CONSUMER], handler))
+    served(template, Work::CurrentKept(&[CONSUMER], handler))
 }
 
 const fn served(template: &'static str, work: Work) -> Route {
@@ -38,7 +38,7 @@ pub(in crate::api) static ROUTES: [Route; 5] = [
     indexed("/rest/smart-account-indexer/api/lookup/address/{address}", by_address),
     served(
         "/rest/smart-account-indexer/api/contract/{contract_id}",
-        Work::Current(&[CONSUMER, evictions::CONSUMER], detail),
+        Work::CurrentKept(&[CONSUMER, evictions::CONSUMER], detail),
     ),
     indexed("/rest/smart-account-indexer/api/stats", stats),
 ];
