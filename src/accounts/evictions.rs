@@ -110,7 +110,8 @@ impl LedgerConsumer for Evictions {
         ConsumerSpec {
             name: CONSUMER,
             families: FAMILIES,
-            needs: Needs { raw_ledgers: true, ..Needs::default() },
+            // It takes what there is: retention neither waits for it nor tells what it has missed.
+            needs: Needs::default(),
             begins: Begins::AtTheBeginning,
         }
     }

@@ -249,6 +249,7 @@ impl Store {
             _lock: lock,
         };
         store.recount_once()?;
+        store.lose_what_is_gone()?;
         Ok(store)
     }
 

@@ -229,3 +229,28 @@ fn a_ledger_that_goes_while_it_is_read_is_lost_and_not_seen() {
     let view = store.consumer_view("events").unwrap();
     view.scan("seen", &[], |_, _| panic!("it has seen nothing")).unwrap();
 }
+
+#[test]
+fn what_is_gone_before_a_consumer_begins_is_lost_to_it() {
+    let directory = scratch();
+    let store = open(directory.path(), &[]);
+    add(&store, FIRST..=LAST, Durability::Synced);
+    let retention = Retention { events: Some(10), ..Retention::default() };
+    while !store.prune(&retention).unwrap().is_nothing() {}
+    drop(store);
+    // Twice: what was written once is not forgotten, and nothing is added.
+    for _ in 0..2 {
+        let store = open(directory.path(), &CONSUMERS);
+        let lost = |name: &str| store.consumer(name).unwrap().lost.ranges().to_vec();
+        let gone = [LedgerRange::new(FIRST, LAST - 10)];
+        assert_eq!((lost("events"), lost("transactions")), (gone.to_vec(), vec![]));
+        assert_eq!(lost("everything")[0].first, LedgerSeq(FIRST));
+        let mut seen = Vec::new();
+        let take = |fed: &FedLedger, _: &mut orrery::store::ConsumerEffects<'_>| {
+            seen.push(fed.ledger.0);
+            Err::<(), _>(StoreError::Missing(fed.ledger))
+        };
+        assert!(store.consume("events", 100, take).is_err());
+        assert_eq!(seen, [LAST - 9], "the first that is all there");
+    }
+}

@@ -91,6 +91,34 @@ impl Store {
         })
     }
 
+    /// Whatever retention removed before a consumer has begun is lost to it. To be called when the store is opened:
+    /// who is registered for the first time may come late.
+    pub(in super::super) fn lose_what_is_gone(&self) -> Result<(), StoreError> {
+        let beginning: Vec<_> = {
+            let consumers = self.consumers.lock();
+            let registered = consumers.all().filter(|(name, _)| consumers.spec(name).is_some());
+            let at_first = registered.filter(|(_, consumer)| consumer.place == 0);
+            at_first.map(|(name, consumer)| (name.clone(), consumer.needs)).collect()
+        };
+        let mut lost = Vec::new();
+        for (name, needs) in beginning {
+            lost.push((name, self.gone(needs)?));
+        }
+        lost.retain(|(_, gone)| !gone.is_empty());
+        if lost.is_empty() {
+            return Ok(());
+        }
+        self.change_consumers(self.database.batch(), move |known, _| {
+            let updates = lost.into_iter().filter_map(|(name, gone)| {
+                let mut changed = known.get(&name)?.clone();
+                changed.lost.insert_all(&gone);
+                Some((name, Some(changed)))
+            });
+            Ok(Some(updates.collect()))
+        })?;
+        Ok(())
+    }
+
     /// Covered ledgers of which retention has removed something that is needed.
     fn gone(&self, needs: super::Needs) -> Result<LedgerSet, StoreError> {
         let totals = *self.totals.read();
