@@ -43,7 +43,6 @@ use crate::notify::TargetError;
 use crate::observe::metrics::MetricsError;
 use crate::programs::{ProgramError, Programs};
 use crate::source::follow::{COMPONENT, Candidate, Follower, Reports, Task, Timing};
-use crate::source::http::HttpError;
 use crate::store::{Durability, StoreError};
 use crate::webhooks::WebhookError;
 
@@ -92,9 +91,6 @@ pub enum ServiceError {
     /// Webhooks.
     #[error("webhooks cannot be delivered: {0}")]
     Webhooks(#[from] WebhookError),
-    /// The client that delivers webhooks.
-    #[error("webhooks cannot be delivered: {0}")]
-    Http(#[from] HttpError),
     /// A part could not be started.
     #[error("a part of the service ended while it was started: {0}")]
     Start(tokio::task::JoinError),

@@ -39,7 +39,7 @@ pub(super) fn start(ledgers: &Ledgers, config: &Config) -> Result<RunningWebhook
     let asked = Webhooks::new(WebhookDeps {
         store: Arc::clone(store),
         registry: Arc::clone(registry),
-        sender: Sender::new(policy, system_lookup(), Timeouts::default())?,
+        sender: Sender::new(policy, system_lookup(), Timeouts::default()),
         clock: Arc::new(unix_now_ms),
     });
     let delivering = asked.deliver(|post| DeliveryDeps {

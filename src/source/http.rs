@@ -190,7 +190,7 @@ fn may_be_key(word: &str) -> bool {
 }
 
 /// The innermost reason, which says most.
-fn root_cause(error: &(dyn Error + 'static)) -> String {
+pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(inner) = inner_cause(cause) {
         cause = inner;

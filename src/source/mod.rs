@@ -14,6 +14,7 @@ pub mod sandbox;
 pub mod sandbox_network;
 #[cfg(test)]
 mod test_data;
+pub mod tls;
 
 use std::fmt;
 use std::sync::Arc;

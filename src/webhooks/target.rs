@@ -1,7 +1,10 @@
 //! Where deliveries go: addresses that users give ([`endpoint`]), which of them are safe ([`address`]), how
-//! their names are looked up ([`names`]), and one attempt to deliver ([`sender`]). Knows no subscription.
+//! their names are looked up ([`names`]), connections to them ([`connection`], [`connections`]), and one attempt to
+//! deliver ([`sender`]). Knows no subscription.
 
 pub mod address;
+mod connection;
+mod connections;
 mod endpoint;
 mod names;
 mod sender;

@@ -227,7 +227,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\
 
 fn sender(lookup: Lookup, policy: Policy) -> Sender {
     let second = Duration::from_secs(2);
-    Sender::new(policy, lookup, Timeouts { head: second, body: second, lookup: second }).unwrap()
+    Sender::new(policy, lookup, Timeouts { head: second, body: second, lookup: second })
 }
 
 async fn attempt(sender: &Sender, url: &str) -> Result<Option<u16>, String> {

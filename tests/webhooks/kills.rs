@@ -2,142 +2,266 @@
 //! least once, under one id, for the first time in the order of the chain; and nothing is sent for a
 //! subscription once its deletion was answered.
 //!
-//! Small: 5 kills; full: 200.
+//! Small: 5 kills and a dozen outages; full: 200 kills, 500 outages and 100,000 events.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use orrery::control::Client;
 use parking_lot::Mutex;
+use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use super::receiver::{Received, Receiver, answer};
-use super::service::{CHAIN, Owner, SETTINGS, busiest, directory, events_of, store, wait};
+use super::service::{Owner, SETTINGS, all_events, chain, directory, wait};
 use crate::common::binary::Service;
 use crate::common::size;
 
-/// One history ends with the chain.
+/// Ledgers that are stored before there is a subscription.
 const LEDGERS_BEFORE: usize = 10;
+/// Deliveries that may wait before more ledgers are stored, so that kills come all along.
+const MOST_WAITING: u64 = 2000;
 
-/// A receiver that is out of order from time to time.
-fn failing(is_out: &Arc<AtomicBool>, rng: ChaCha8Rng) -> Receiver {
-    let (is_out, rng) = (Arc::clone(is_out), Mutex::new(rng));
-    Receiver::start(move |_| {
-        if !is_out.load(Ordering::SeqCst) {
-            return answer(204);
+/// When a receiver is out of order: now and then for a few requests, until it is told to be well.
+struct Outages {
+    rng: ChaCha8Rng,
+    /// Requests between two of them, on average.
+    every: u32,
+    /// Requests until the next one begins, and until the present one ends.
+    until: u32,
+    left: u32,
+    begun: u32,
+}
+
+impl Outages {
+    fn new(seed: u64, every: u32) -> Self {
+        Self { rng: ChaCha8Rng::seed_from_u64(seed), every, until: every, left: 0, begun: 0 }
+    }
+
+    /// What the next request is answered.
+    fn answer(&mut self) -> Option<String> {
+        if self.left == 0 {
+            if self.until > 0 {
+                self.until -= 1;
+                return answer(204);
+            }
+            self.begun += 1;
+            self.left = self.rng.random_range(1..=8);
+            self.until = self.rng.random_range(1..2 * self.every);
         }
-        let statuses = [500, 503, 429, 302, 404];
-        match rng.lock().random_range(0..8) {
-            number @ 0..5 => answer(statuses[number]),
-            _ => None,
+        self.left -= 1;
+        match self.rng.random_range(0..8) {
+            0 | 1 => None,
+            number => answer([500, 503, 429, 302, 404, 301][number - 2]),
         }
+    }
+}
+
+/// A receiver with outages, as long as it is told to have some.
+fn failing(outages: &Arc<Mutex<Outages>>, is_well: &Arc<AtomicBool>) -> Receiver {
+    let (outages, is_well) = (Arc::clone(outages), Arc::clone(is_well));
+    Receiver::start(move |_| match is_well.load(Ordering::SeqCst) {
+        true => answer(204),
+        false => outages.lock().answer(),
     })
 }
 
-/// Event ids by delivery id, and the order of first attempts.
-fn by_id(received: &[Received]) -> (BTreeMap<String, u64>, Vec<u64>) {
-    let (mut ids, mut order) = (BTreeMap::new(), Vec::new());
+/// What was received for one subscription: its event ids in the order of first attempts.
+#[derive(Default)]
+struct Arrived {
+    ids: BTreeMap<String, u64>,
+    order: Vec<u64>,
+}
+
+/// The same by contract, of which each has one subscription.
+fn by_contract(received: &[Received]) -> BTreeMap<String, Arrived> {
+    let mut arrived = BTreeMap::<String, Arrived>::new();
     for one in received {
-        let event = one.json()["event"]["id"].as_u64().unwrap();
-        match ids.insert(one.id(), event) {
-            None => order.push(event),
+        let body = one.json();
+        let event = body["event"]["id"].as_u64().unwrap();
+        let contract = body["event"]["contract_id"].as_str().unwrap();
+        let of = arrived.entry(contract.to_owned()).or_default();
+        match of.ids.insert(one.id(), event) {
+            None => of.order.push(event),
             Some(before) => assert_eq!(before, event, "an id means one event"),
         }
     }
-    (ids, order)
+    arrived
+}
+
+/// A service that is killed and started again.
+struct Scene {
+    directory: tempfile::TempDir,
+    service: Option<Service>,
+    ana: Owner,
+}
+
+impl Scene {
+    fn start() -> Self {
+        let directory = directory();
+        let service = Service::start_with(directory.path(), &SETTINGS);
+        let ana = Owner::new(directory.path(), &service, "ana");
+        Self { directory, service: Some(service), ana }
+    }
+
+    /// Stores ledgers; says whether all were stored before the service went.
+    fn try_store(&self, ledgers: &[Vec<u8>]) -> bool {
+        let client = Client::connect(self.directory.path()).ok().flatten();
+        let mut stored = client.map(|mut it| it.store(ledgers.iter().map(Vec::as_slice)));
+        matches!(stored.take(), Some(Ok(Ok(_))))
+    }
+
+    /// SIGKILL, and a new start.
+    fn kill(&mut self) {
+        drop(self.service.take());
+        self.restart();
+    }
+
+    fn restart(&mut self) {
+        let service = Service::start_with(self.directory.path(), &SETTINGS);
+        self.ana.base.clone_from(&service.base);
+        self.service = Some(service);
+    }
+
+    /// Stores ledgers, and kills the service while it does.
+    fn store_and_kill(&mut self, ledgers: &[Vec<u8>], after: Duration) {
+        let service = self.service.take();
+        std::thread::scope(|scope| {
+            let storing = scope.spawn(|| self.try_store(ledgers));
+            std::thread::sleep(after);
+            drop(service);
+            // Whether that was done does not matter: it is repeated.
+            storing.join().unwrap();
+        });
+        self.restart();
+        assert!(self.try_store(ledgers), "what is stored already is no mistake");
+    }
+
+    fn subscribe(&self, endpoint: &str, contracts: &[String]) -> Vec<Value> {
+        let new = json!({ "webhook_endpoint": endpoint, "contract_ids": contracts });
+        self.ana.post("webhooks/new", &new)["ids"].as_array().unwrap().clone()
+    }
+
+    fn waiting(&self) -> u64 {
+        let listed = self.ana.get("webhooks/list");
+        let of = |it: &Value| it["deliveries_waiting"].as_u64().unwrap();
+        listed.as_array().unwrap().iter().map(of).sum()
+    }
+
+    /// Asks for what waits for its next attempt, so that the test need not wait as long.
+    fn hurry(&self) {
+        for subscription in self.ana.get("webhooks/list").as_array().unwrap() {
+            let id = &subscription["id"];
+            let path = format!("webhooks/{id}/deliveries?status=retrying&limit=1000");
+            for delivery in self.ana.get(&path).as_array().unwrap() {
+                let body = json!({ "delivery_id": delivery["delivery_id"] });
+                self.ana.post(&format!("webhooks/{id}/replay"), &body);
+            }
+        }
+    }
+}
+
+/// A subscription that is deleted soon, and what it had received by then.
+enum Doomed {
+    /// Made, and to be deleted after so many steps.
+    Alive(Value, u32),
+    /// Deleted, when so much had been received.
+    Gone(usize),
 }
 
 #[test]
 fn every_match_arrives_through_kills_and_outages() {
     let kills = size::choose(5, 200);
+    let (outages, every) = (size::choose(12, 500) as u32, size::choose(10, 150) as u32);
     let mut rng = ChaCha8Rng::seed_from_u64(31);
-    let killed = AtomicU64::new(0);
-    let mut outages = 0;
-    while killed.load(Ordering::SeqCst) < kills {
-        let directory = directory();
-        let is_out = Arc::new(AtomicBool::new(false));
-        let receiver = failing(&is_out, ChaCha8Rng::seed_from_u64(rng.random()));
-        let forgotten = Receiver::start(|_| answer(204));
-        let mut service = Service::start_with(directory.path(), &SETTINGS);
-        let mut ana = Owner::new(directory.path(), &service, "ana");
-        store(directory.path(), 0..LEDGERS_BEFORE);
-        let contract = busiest(&ana);
-        let before = events_of(&ana, &contract).len();
-        let subscribe = |ana: &Owner, url: String| -> Value {
-            let new = json!({ "webhook_endpoint": url, "contract_ids": [contract] });
-            ana.post("webhooks/new", &new)["ids"][0].clone()
+    let chain = chain(size::choose(60, 1300) as usize, size::choose(4, 45) as usize);
+    let kept_outages = Arc::new(Mutex::new(Outages::new(rng.random(), every)));
+    let is_well = Arc::<AtomicBool>::default();
+    let kept = failing(&kept_outages, &is_well);
+    let forgotten = Receiver::start(|_| answer(204));
+    let mut scene = Scene::start();
+    assert!(scene.try_store(&chain[..LEDGERS_BEFORE]));
+    let before = all_events(&scene.ana);
+    let mut contracts: Vec<String> = before.keys().filter(|it| !it.is_empty()).cloned().collect();
+    contracts.shuffle(&mut rng);
+    scene.subscribe(&kept.url("/kept"), &contracts);
+
+    // In half of the steps the service is killed.
+    let steps = 2 * kills as usize;
+    let rest = &chain[LEDGERS_BEFORE..];
+    let (mut killed, mut deleted) = (0, 0);
+    let mut doomed = Doomed::Gone(0);
+    for step in 0..steps {
+        let ledgers = &rest[step * rest.len() / steps..(step + 1) * rest.len() / steps];
+        let moment = Duration::from_micros(rng.random_range(0..50_000));
+        match step % 4 {
+            1 => scene.store_and_kill(ledgers, moment),
+            3 => {
+                assert!(scene.try_store(ledgers));
+                // Any moment is as good as another.
+                std::thread::sleep(moment);
+                scene.kill();
+            }
+            _ => assert!(scene.try_store(ledgers)),
+        }
+        killed += u64::from(step % 2 == 1);
+        doomed = match doomed {
+            Doomed::Alive(id, 0) => {
+                assert_eq!(scene.ana.ask("DELETE", &format!("webhooks/{id}"), None).0, 200);
+                deleted += 1;
+                // What had arrived by then has been read by now.
+                Doomed::Gone(forgotten.count_when_silent())
+            }
+            Doomed::Alive(id, steps) => Doomed::Alive(id, steps - 1),
+            Doomed::Gone(count) => {
+                let now = forgotten.count_when_silent();
+                assert_eq!(now, count, "nothing after the deletion was answered");
+                match rng.random_bool(0.5) {
+                    true => {
+                        let of = contracts[..1].to_vec();
+                        let id = scene.subscribe(&forgotten.url("/forgotten"), &of).remove(0);
+                        Doomed::Alive(id, rng.random_range(0..3))
+                    }
+                    false => Doomed::Gone(count),
+                }
+            }
         };
-        subscribe(&ana, receiver.url("/kept"));
-        let deleted = subscribe(&ana, forgotten.url("/deleted"));
-        let mut next = LEDGERS_BEFORE;
-        let mut is_deleted = false;
-        while next < CHAIN.len() {
-            is_out.store(rng.random_bool(0.4), Ordering::SeqCst);
-            outages += u32::from(is_out.load(Ordering::SeqCst));
-            let end = CHAIN.len().min(next + rng.random_range(1..6));
-            store(directory.path(), next..end);
-            next = end;
-            if !is_deleted && next > 30 {
-                assert_eq!(ana.ask("DELETE", &format!("webhooks/{deleted}"), None).0, 200);
-                is_deleted = true;
-                // What was on its way has been read by now, or never will be.
-                wait("nothing is on its way", || !receives(&forgotten));
-            }
-            let after_deletion = is_deleted.then(|| forgotten.count());
-            if rng.random_bool(0.5) && killed.load(Ordering::SeqCst) < kills {
-                // Dropping it kills it.
-                std::thread::sleep(Duration::from_micros(rng.random_range(0..30_000)));
-                drop(service);
-                killed.fetch_add(1, Ordering::SeqCst);
-                service = Service::start_with(directory.path(), &SETTINGS);
-                ana = Owner::new(directory.path(), &service, "ana");
-            }
-            if let Some(count) = after_deletion {
-                assert_eq!(forgotten.count(), count, "nothing after the deletion was answered");
-            }
-        }
-        is_out.store(false, Ordering::SeqCst);
-        let expected: Vec<u64> = events_of(&ana, &contract)[before..].to_vec();
-        // The first two waits are short: nothing fails more than a few times.
-        wait("every match arrives", || {
-            let listed = ana.get("webhooks/list");
-            let retrying = listed[0]["deliveries_waiting"].as_u64().unwrap();
-            if retrying > 0 {
-                hurry(&ana, &listed[0]["id"]);
-            }
-            retrying == 0
-        });
-        let (ids, order) = by_id(&receiver.received());
-        assert_eq!(order, expected, "first attempts are in the order of the chain");
+        wait("deliveries go on", || scene.waiting() < MOST_WAITING);
+    }
+    if let Doomed::Alive(id, _) = &doomed {
+        assert_eq!(scene.ana.ask("DELETE", &format!("webhooks/{id}"), None).0, 200);
+        doomed = Doomed::Gone(forgotten.count_when_silent());
+    }
+    is_well.store(true, Ordering::SeqCst);
+    wait("every match arrives", || {
+        scene.hurry();
+        scene.waiting() == 0
+    });
+    let Doomed::Gone(count) = doomed else { unreachable!("it was deleted") };
+    assert_eq!(forgotten.count_when_silent(), count, "nothing after the deletion was answered");
+
+    let all = all_events(&scene.ana);
+    let received = kept.received();
+    let arrived = by_contract(&received);
+    let mut matches = 0;
+    for contract in &contracts {
+        let expected = &all[contract][before[contract].len()..];
+        let Arrived { ids, order } = &arrived[contract];
+        assert_eq!(order, expected, "first attempts are in the order of the chain: {contract}");
         assert_eq!(ids.len(), expected.len(), "one id for each match");
-        let delivered: BTreeSet<u64> = ids.into_values().collect();
-        assert_eq!(delivered, expected.into_iter().collect());
-        let gone = ana.get("webhooks/list");
-        assert_eq!(gone.as_array().unwrap().len(), 1);
+        matches += expected.len();
     }
-    println!("{} kills, {outages} outages", killed.load(Ordering::SeqCst));
-}
-
-/// Whether something comes within a moment.
-fn receives(receiver: &Receiver) -> bool {
-    let (count, begun) = (receiver.count(), Instant::now());
-    while begun.elapsed() < Duration::from_millis(50) {
-        if receiver.count() != count {
-            return true;
-        }
-        std::thread::yield_now();
-    }
-    false
-}
-
-/// Asks for what waits for its next attempt, so that the test need not wait as long.
-fn hurry(ana: &Owner, id: &Value) {
-    let waiting = ana.get(&format!("webhooks/{id}/deliveries?status=retrying&limit=1000"));
-    for delivery in waiting.as_array().unwrap() {
-        let body = json!({ "delivery_id": delivery["delivery_id"] });
-        ana.post(&format!("webhooks/{id}/replay"), &body);
-    }
+    assert_eq!(arrived.len(), contracts.len());
+    assert_eq!(scene.ana.get("webhooks/list").as_array().unwrap().len(), contracts.len());
+    let had = kept_outages.lock().begun;
+    println!(
+        "{matches} matches came in {} requests through {killed} kills and {had} outages; {deleted} deletions",
+        received.len()
+    );
+    assert!(killed == kills && had >= outages && deleted > 0, "{killed} {had} {deleted}");
+    assert!(matches as u64 >= size::choose(200, 100_000), "{matches} matches");
 }

@@ -21,6 +21,8 @@ mod common {
 
 mod addresses;
 mod combinations;
+mod deletion;
+mod hostile;
 mod kills;
 mod matching;
 mod messages;
@@ -29,5 +31,7 @@ mod receivers;
 mod resumed;
 mod schedule;
 mod service;
+mod sockets;
 mod streams;
+mod wire;
 mod world;

@@ -5,10 +5,15 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
+
+use super::wire;
+
+/// Whatever is awaited comes sooner, or never.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A delivery as it came.
 #[derive(Debug, Clone)]
@@ -37,6 +42,8 @@ type Answers = dyn Fn(&Received) -> Option<String> + Send + Sync;
 
 struct Shared {
     received: Mutex<Vec<Received>>,
+    /// Held by whoever takes bytes from a connection, until they are among what was received.
+    taking: Mutex<()>,
     answers: Box<Answers>,
     stopped: AtomicBool,
 }
@@ -58,6 +65,7 @@ impl Receiver {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             received: Mutex::default(),
+            taking: Mutex::default(),
             answers: Box::new(answers),
             stopped: AtomicBool::new(false),
         });
@@ -85,6 +93,18 @@ impl Receiver {
     pub fn count(&self) -> usize {
         self.shared.received.lock().len()
     }
+
+    /// How many there are once all that was sent has been taken from the wire.
+    pub fn count_when_silent(&self) -> usize {
+        let begun = Instant::now();
+        while wire::bytes_under_way(self.address.port()) > 0 {
+            assert!(begun.elapsed() < PATIENCE, "something is still on its way");
+            thread::yield_now();
+        }
+        // Bytes that were taken before are among what was received now.
+        let _taking = self.shared.taking.lock();
+        self.count()
+    }
 }
 
 impl Drop for Receiver {
@@ -95,27 +115,47 @@ impl Drop for Receiver {
 }
 
 fn serve(mut stream: TcpStream, shared: &Shared) {
-    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut unread = Vec::new();
-    while let Some(received) = read(&mut stream, &mut unread) {
-        // It counts as received before it is answered: whoever asks afterwards finds it.
-        shared.received.lock().push(received.clone());
-        let Some(answer) = (shared.answers)(&received) else { return };
-        if stream.write_all(answer.as_bytes()).is_err() {
+    loop {
+        // Waits without taking anything.
+        if !matches!(stream.peek(&mut [0]), Ok(1)) {
             return;
+        }
+        let received = {
+            let _taking = shared.taking.lock();
+            if more(&mut stream, &mut unread).is_none() {
+                return;
+            }
+            let received = parsed(&mut unread);
+            // It counts as received before it is answered: whoever asks afterwards finds it.
+            shared.received.lock().extend(received.clone());
+            received
+        };
+        if let Some(received) = received {
+            let Some(answer) = (shared.answers)(&received) else { return };
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
         }
     }
 }
 
 /// The next request of a connection; none at its end.
-fn read(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<Received> {
-    let end = loop {
-        match unread.windows(4).position(|window| window == b"\r\n\r\n") {
-            Some(end) => break end,
+pub fn read(stream: &mut impl Read, unread: &mut Vec<u8>) -> Option<Received> {
+    loop {
+        match parsed(unread) {
+            Some(received) => return Some(received),
             None => more(stream, unread)?,
         }
-    };
-    let head = String::from_utf8(unread.drain(..end + 4).collect()).unwrap();
+    }
+}
+
+/// The request with which these bytes begin, taken from them, if it is whole. A sender waits for the answer to one
+/// before it sends the next.
+fn parsed(unread: &mut Vec<u8>) -> Option<Received> {
+    let end = unread.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let head = std::str::from_utf8(&unread[..end]).unwrap();
     let mut lines = head.trim_end().split("\r\n");
     let path = lines.next()?.split(' ').nth(1)?.to_owned();
     let headers: Vec<(String, String)> = lines
@@ -123,13 +163,15 @@ fn read(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<Received> {
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
     let length = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().unwrap();
-    while unread.len() < length {
-        more(stream, unread)?;
+    if unread.len() - end < length {
+        return None;
     }
-    Some(Received { path, headers, body: unread.drain(..length).collect() })
+    let rest = unread.split_off(end + length);
+    let body = std::mem::replace(unread, rest).split_off(end);
+    Some(Received { path, headers, body })
 }
 
-fn more(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<()> {
+fn more(stream: &mut impl Read, unread: &mut Vec<u8>) -> Option<()> {
     let mut buffer = [0; 16 * 1024];
     match stream.read(&mut buffer) {
         Ok(0) | Err(_) => None,

@@ -89,7 +89,7 @@ fn example(name: &str) -> PathBuf {
 /// Sends good and altered deliveries to a receiver, and compares what it answers and prints.
 fn try_out(mut receiver: Receiver, accepted: u16) {
     let policy = Policy { allowed: vec!["127.0.0.0/8".parse().unwrap()] };
-    let sender = Sender::new(policy, system_lookup(), Timeouts::default()).unwrap();
+    let sender = Sender::new(policy, system_lookup(), Timeouts::default());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let send = |headers: &[(&'static str, String)], body: &[u8]| {
         let body = Bytes::copy_from_slice(body);

@@ -1,5 +1,6 @@
 //! When deliveries are sent: attempts whose outcome the test decides, and a clock that it moves.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,20 +8,21 @@ use orrery::domain::ContractId;
 use orrery::webhooks::Settings;
 use orrery::webhooks::WebhookError;
 use orrery::webhooks::rows::State;
-use orrery::webhooks::target::Attempted;
+use orrery::webhooks::target::{Attempted, Sender};
 use tempfile::TempDir;
 
 use super::world::{
     Answers, BEGINNING, Chain, Sent, World, owner, scratch, status, symbol, unreachable,
 };
 
-const WAITS: [u64; 10] = [5, 30, 120, 600, 3600, 10_800, 21_600, 43_200, 86_400, 86_400];
-const HOUR: u64 = 3_600_000;
+/// Seconds between attempts.
+pub const WAITS: [u64; 10] = [5, 30, 120, 600, 3600, 10_800, 21_600, 43_200, 86_400, 86_400];
+pub const HOUR: u64 = 3_600_000;
 
 /// A world with a contract that has events in ledger 2, and the first few of them alone in ledger 1.
-struct Scene {
+pub struct Scene {
     directory: TempDir,
-    world: World,
+    pub world: World,
     chain: Chain,
     contract: ContractId,
 }
@@ -31,14 +33,23 @@ impl Scene {
     }
 
     fn with(settings: Settings) -> Self {
+        Self::over(|directory| World::open_with(directory, settings))
+    }
+
+    /// With what sends when attempts go over sockets.
+    pub fn sending(sender: Sender) -> Self {
+        Self::over(|directory| World::open_sending(directory, Settings::default(), sender))
+    }
+
+    fn over(open: impl FnOnce(&Path) -> World) -> Self {
         let directory = scratch();
-        let world = World::open_with(directory.path(), settings);
+        let world = open(directory.path());
         let chain = Chain::new(4, vec![symbol("transfer"), symbol("mint")]);
         let contract = chain.universe.contracts[0];
         Self { directory, world, chain, contract }
     }
 
-    fn subscribe(&self, endpoint: &str) -> u32 {
+    pub fn subscribe(&self, endpoint: &str) -> u32 {
         self.world.subscribe("ana", endpoint, self.contract)
     }
 
@@ -56,7 +67,30 @@ impl Scene {
         }
     }
 
-    fn attempts(&self, id: &str) -> Vec<u64> {
+    /// Stores ledgers until the subscription has one delivery more than before.
+    pub fn ledger_with_one_event(&mut self, id: u32) {
+        self.ledger_with_one_event_of(id, &symbol("data"));
+    }
+
+    /// The same; the event has this data.
+    pub fn ledger_with_one_event_of(&mut self, id: u32, data: &[u8]) {
+        let before = self.world.deliveries("ana", id).len();
+        while self.world.deliveries("ana", id).len() == before {
+            let next = self.world.store.status().latest().map_or(1, |latest| latest.0 + 1);
+            self.chain.grow(next);
+            let ledger = &mut self.chain.ledgers[next as usize - 1];
+            let mut is_first = true;
+            ledger.events.retain(|event| {
+                event.contract != Some(self.contract.0) || std::mem::take(&mut is_first)
+            });
+            ledger.events.iter_mut().for_each(|event| event.data = data.to_vec());
+            self.chain.commit(&self.world.store, next);
+            self.world.feed();
+        }
+        assert_eq!(self.world.deliveries("ana", id).len(), before + 1);
+    }
+
+    pub fn attempts(&self, id: &str) -> Vec<u64> {
         let sent = self.world.sent.lock();
         sent.iter().filter(|it| it.id == id).map(|it| it.at).collect()
     }
@@ -72,7 +106,8 @@ impl Scene {
         ids
     }
 
-    fn id(&self, subscription: u32, at: usize) -> String {
+    /// Id of a subscription's delivery, the oldest being at 0.
+    pub fn id(&self, subscription: u32, at: usize) -> String {
         let tag = self.world.registry.get(subscription).unwrap().definition.tag.clone();
         self.world.deliveries("ana", subscription)[at].0.id(&tag)
     }

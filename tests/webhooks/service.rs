@@ -1,5 +1,6 @@
 //! Webhooks as their owners use them: the built binary, its HTTP interface, and a receiver.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -19,17 +20,20 @@ use crate::common::client::HTTP;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ledgers 2 to 61 of a network of its own.
-pub static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+pub static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| chain(60, 4));
+
+/// So many ledgers of a network of its own, from ledger 2 on, with at most so many transactions each.
+pub fn chain(ledgers: usize, transactions: usize) -> Vec<Vec<u8>> {
     let config = SandboxConfig {
         network: Network::from_name_or_passphrase("local"),
         seed: 13,
         start_time: 1_750_000_000,
         close_interval: 5,
-        transactions_per_ledger: 1..=4,
+        transactions_per_ledger: 1..=transactions,
     };
     let mut sandbox = Sandbox::new(config).unwrap();
-    (0..60).map(|_| sandbox.next_ledger().unwrap()).collect()
-});
+    (0..ledgers).map(|_| sandbox.next_ledger().unwrap()).collect()
+}
 
 /// Deliveries may go to receivers on this machine, and all kinds of events are indexed.
 pub const SETTINGS: [(&str, &str); 3] = [
@@ -106,7 +110,7 @@ impl Owner {
 /// The contract with the most events in these ledgers.
 pub fn busiest(owner: &Owner) -> String {
     let events = owner.get("events/by-ledger?limit=1000");
-    let mut counts = std::collections::BTreeMap::<String, usize>::new();
+    let mut counts = BTreeMap::<String, usize>::new();
     for event in events.as_array().unwrap() {
         *counts.entry(event["contract_id"].as_str().unwrap().to_owned()).or_default() += 1;
     }
@@ -117,6 +121,20 @@ pub fn busiest(owner: &Owner) -> String {
 pub fn events_of(owner: &Owner, contract: &str) -> Vec<u64> {
     let page = owner.get(&format!("events/by-contract/{contract}?order=asc&limit=1000"));
     page.as_array().unwrap().iter().map(|event| event["id"].as_u64().unwrap()).collect()
+}
+
+/// Ids of all events by contract, the oldest first.
+pub fn all_events(owner: &Owner) -> BTreeMap<String, Vec<u64>> {
+    let (mut all, mut last) = (BTreeMap::<String, Vec<u64>>::new(), 0);
+    loop {
+        let page = owner.get(&format!("events/by-ledger?order=asc&limit=1000&cursor={last}"));
+        let Some(newest) = page.as_array().unwrap().last() else { return all };
+        last = newest["id"].as_u64().unwrap();
+        for event in page.as_array().unwrap() {
+            let contract = event["contract_id"].as_str().unwrap().to_owned();
+            all.entry(contract).or_default().push(event["id"].as_u64().unwrap());
+        }
+    }
 }
 
 #[test]

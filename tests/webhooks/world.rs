@@ -11,11 +11,12 @@ use orrery::domain::{ContractId, Network, Owner};
 use orrery::observe::health::Health;
 use orrery::observe::metrics::Metrics;
 use orrery::store::{Durability, Extensions, IndexOptions, LedgerConsumer, Retention, Store};
-use orrery::webhooks::delivery::{Busy, Delivering, DeliveryDeps};
+use orrery::webhooks::delivery::{Busy, Delivering, DeliveryDeps, Headers, Post};
 use orrery::webhooks::filter::Filter;
 use orrery::webhooks::manage::{Wanted, WebhookDeps, Webhooks};
 use orrery::webhooks::registry::Registry;
 use orrery::webhooks::rows::{Delivery, Number};
+use orrery::webhooks::subscription::Subscription;
 use orrery::webhooks::target::{Attempted, Policy, Sender, Timeouts, system_lookup};
 use orrery::webhooks::{Clock, Sealer, Settings, WebhookConsumer};
 use parking_lot::Mutex;
@@ -45,6 +46,18 @@ pub struct Sent {
     pub id: String,
     pub endpoint: String,
     pub body: Vec<u8>,
+}
+
+impl Sent {
+    fn of(time: &AtomicU64, subscription: &Subscription, headers: &Headers, body: &[u8]) -> Self {
+        let header = |name: &str| headers.iter().find(|(it, _)| *it == name).unwrap().1.clone();
+        Self {
+            at: time.load(Ordering::SeqCst),
+            id: header("x-service-delivery"),
+            endpoint: subscription.endpoint.as_str().to_owned(),
+            body: body.to_vec(),
+        }
+    }
 }
 
 /// What an endpoint answers to an attempt.
@@ -104,6 +117,12 @@ impl World {
     }
 
     pub fn open_with(directory: &Path, settings: Settings) -> Self {
+        let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default());
+        Self::open_sending(directory, settings, sender)
+    }
+
+    /// With what sends when attempts go over sockets.
+    pub fn open_sending(directory: &Path, settings: Settings, sender: Sender) -> Self {
         let time = Arc::new(AtomicU64::new(BEGINNING));
         let clock = clock(&time);
         let registry: Arc<Registry> = Arc::default();
@@ -112,7 +131,6 @@ impl World {
         let network = Network::from_passphrase("webhook tests");
         let store = Arc::new(Store::open_with(directory, Some(&network), extensions).unwrap());
         registry.open(&store, Sealer::new(&[7; 32]).unwrap(), settings).unwrap();
-        let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default()).unwrap();
         let webhooks = Webhooks::new(WebhookDeps {
             store: Arc::clone(&store),
             registry: Arc::clone(&registry),
@@ -127,24 +145,35 @@ impl World {
     /// Begins to send. `chance` is what is drawn each time.
     pub fn deliver(&mut self, chance: u64, answers: Answers) {
         let (sent, time) = (Arc::clone(&self.sent), Arc::clone(&self.time));
+        self.deliver_with(chance, |_| {
+            Arc::new(move |subscription, headers, body| {
+                let attempt = Sent::of(&time, &subscription, &headers, &body);
+                sent.lock().push(attempt.clone());
+                let answer = answers(&attempt);
+                async move { answer }.boxed()
+            })
+        });
+    }
+
+    /// The same, but what comes of attempts is what happens on the wire.
+    pub fn deliver_over_sockets(&mut self, chance: u64) {
+        let (sent, time) = (Arc::clone(&self.sent), Arc::clone(&self.time));
+        self.deliver_with(chance, |post| {
+            Arc::new(move |subscription, headers, body| {
+                sent.lock().push(Sent::of(&time, &subscription, &headers, &body));
+                post(subscription, headers, body)
+            })
+        });
+    }
+
+    fn deliver_with(&mut self, chance: u64, make: impl FnOnce(Post) -> Post) {
+        let runtime = Runtime::new().unwrap();
         let delivering = self
             .webhooks
-            .deliver(|_| DeliveryDeps {
+            .deliver(|post| DeliveryDeps {
                 store: Arc::clone(&self.store),
                 registry: Arc::clone(&self.registry),
-                post: Arc::new(move |subscription, headers, body| {
-                    let header =
-                        |name: &str| headers.iter().find(|(it, _)| *it == name).unwrap().1.clone();
-                    let attempt = Sent {
-                        at: time.load(Ordering::SeqCst),
-                        id: header("x-service-delivery"),
-                        endpoint: subscription.endpoint.as_str().to_owned(),
-                        body: body.to_vec(),
-                    };
-                    sent.lock().push(attempt.clone());
-                    let answer = answers(&attempt);
-                    async move { answer }.boxed()
-                }),
+                post: make(post),
                 clock: clock(&self.time),
                 health: Arc::new(Health::default()),
                 metrics: Arc::new(Metrics::new().unwrap()),
@@ -172,14 +201,18 @@ impl World {
 
     /// Waits until nothing is being sent or noted, and says when there is something to do next.
     pub fn settle(&self) -> Busy {
-        let mailbox = self.running.as_ref().unwrap().delivering.mailbox();
         loop {
-            let busy = mailbox.look().unwrap();
+            let busy = self.look();
             if busy.in_flight == 0 && busy.unwritten == 0 {
                 return busy;
             }
             std::thread::yield_now();
         }
+    }
+
+    /// How busy those are who send.
+    pub fn look(&self) -> Busy {
+        self.running.as_ref().unwrap().delivering.mailbox().look().unwrap()
     }
 
     /// Moves the clock to whenever something is to be done, until nothing is, or that time has come.

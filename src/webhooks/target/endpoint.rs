@@ -66,6 +66,20 @@ impl Endpoint {
         self.url.origin().ascii_serialization()
     }
 
+    /// What of the URL a request names: the path and the query.
+    pub(super) fn target(&self) -> String {
+        match self.url.query() {
+            Some(query) => format!("{}?{query}", self.url.path()),
+            None => self.url.path().to_owned(),
+        }
+    }
+
+    /// The host, and the port when it is not that of the scheme, as a request names them.
+    pub(super) fn host_and_port(&self) -> String {
+        let host = self.url.host_str().unwrap_or_default();
+        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
     /// The host when it is an address. The URL standard's parser has by then read every way to write one:
     /// decimal, octal, hexadecimal, with fewer than four parts, with full-width digits
     /// (url.spec.whatwg.org, section 3.5).

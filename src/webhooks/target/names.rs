@@ -1,14 +1,13 @@
-//! Looking names up, so that connections are made to addresses that were checked and to no others: the
-//! client is handed what this resolver lets through, and never looks a name up again by itself.
+//! Looking names up, so that connections are made to addresses that were checked and to no others.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::address::{Denied, Policy};
+use crate::source::http::root_cause;
 
 /// Finds the addresses of a name.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
@@ -23,9 +22,12 @@ pub fn system_lookup() -> Lookup {
     })
 }
 
-/// A name of which no address is allowed.
+/// A name of which no address can be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NameError {
+    /// It cannot be looked up.
+    #[error("{0}")]
+    Unknown(String),
     /// All of its addresses are denied; this is one.
     #[error(transparent)]
     Denied(Denied),
@@ -34,20 +36,18 @@ pub(super) enum NameError {
     NoAddress,
 }
 
-/// Gives the client the allowed addresses of a name.
+/// Gives the allowed addresses of names.
 pub(super) struct AllowedNames {
     pub lookup: Lookup,
     pub policy: Arc<Policy>,
 }
 
-impl Resolve for AllowedNames {
-    fn resolve(&self, name: Name) -> Resolving {
-        let (found, policy) = ((self.lookup)(name.as_str().to_owned()), Arc::clone(&self.policy));
-        Box::pin(async move {
-            let allowed = allowed(&found.await?, &policy)?;
-            let addresses = allowed.into_iter().map(|address| SocketAddr::new(address, 0));
-            Ok(Box::new(addresses) as Addrs)
-        })
+impl AllowedNames {
+    /// Those of a name, at least one.
+    pub(super) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NameError> {
+        let found = (self.lookup)(name.to_owned()).await;
+        let found = found.map_err(|error| NameError::Unknown(root_cause(&error)))?;
+        allowed(&found, &self.policy)
     }
 }
 

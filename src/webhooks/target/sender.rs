@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use reqwest::redirect::Policy as Redirects;
-use reqwest::{Client, Request, Response};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Request, Response};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::connection::{Body, Connection, Failed};
+use super::connections::Connections;
 use super::names::{AllowedNames, Lookup};
 use super::{Endpoint, EndpointError, Policy};
 use crate::domain::shortened;
@@ -21,8 +23,7 @@ const MOST_READ: usize = 16 << 10;
 /// Characters of an answer's body that are kept.
 const EXCERPT: usize = 200;
 
-/// How long an idle connection is kept for the next delivery.
-const KEPT_ALIVE: Duration = Duration::from_secs(60);
+const OWN_NAME: &str = concat!("orrery/", env!("CARGO_PKG_VERSION"));
 
 /// How long an endpoint is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +72,7 @@ impl Attempted {
 /// Sends deliveries. It keeps connections alive, follows no redirect and asks no proxy.
 #[derive(Clone)]
 pub struct Sender {
-    client: Client,
+    connections: Arc<Connections>,
     lookup: Lookup,
     policy: Arc<Policy>,
     timeouts: Timeouts,
@@ -79,25 +80,10 @@ pub struct Sender {
 
 impl Sender {
     /// Sends to addresses that `policy` allows, which `lookup` finds for names.
-    ///
-    /// # Errors
-    /// [`HttpError::Setup`]
-    pub fn new(policy: Policy, lookup: Lookup, timeouts: Timeouts) -> Result<Self, HttpError> {
+    pub fn new(policy: Policy, lookup: Lookup, timeouts: Timeouts) -> Self {
         let policy = Arc::new(policy);
-        let names =
-            Arc::new(AllowedNames { lookup: Arc::clone(&lookup), policy: Arc::clone(&policy) });
-        let client = http::build(|| {
-            Client::builder()
-                .user_agent(concat!("orrery/", env!("CARGO_PKG_VERSION")))
-                .dns_resolver(Arc::clone(&names))
-                .redirect(Redirects::none())
-                .no_proxy()
-                .no_gzip()
-                .referer(false)
-                .http1_only()
-                .pool_idle_timeout(KEPT_ALIVE)
-        })?;
-        Ok(Self { client, lookup, policy, timeouts })
+        let names = AllowedNames { lookup: Arc::clone(&lookup), policy: Arc::clone(&policy) };
+        Self { connections: Arc::new(Connections::new(names)), lookup, policy, timeouts }
     }
 
     /// Whether deliveries may go to an endpoint as far as can be told now. A name that has any address that
@@ -119,7 +105,7 @@ impl Sender {
     }
 
     /// Sends `body` as JSON with these headers, and waits for the answer. Whatever happens comes back as what
-    /// came of the attempt.
+    /// came of the attempt. When this is dropped before, nothing more of it is sent.
     pub async fn send(
         &self,
         endpoint: &Endpoint,
@@ -134,17 +120,19 @@ impl Sender {
             retry_after: None,
             error: Some(error),
         };
-        // The client looks up names, and connects to literal addresses without asking anybody.
+        // A connection that was kept was allowed when it was made, by the same policy.
         if let Some(Err(denied)) = endpoint.literal().map(|address| self.policy.check(address)) {
             return failed(denied.to_string());
         }
-        let request = match self.request(endpoint, headers, body) {
+        let request = match request(endpoint, headers, body) {
             Ok(request) => request,
             Err(error) => return failed(error),
         };
-        let answer = match timeout(self.timeouts.head, self.client.execute(request)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return failed(HttpError::from(error).to_string()),
+        let server = endpoint.origin();
+        let asked = timeout(self.timeouts.head, self.ask(endpoint, &server, request)).await;
+        let (mut connection, mut answer) = match asked {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(error)) => return failed(error.to_string()),
             Err(_) => {
                 let seconds = self.timeouts.head.as_secs_f64();
                 return failed(format!("no answer within {seconds} seconds"));
@@ -157,33 +145,43 @@ impl Sender {
             retry_after: http::retry_after(answer.headers()),
             error: None,
         };
-        Attempted { excerpt: self.excerpt(answer).await, ..attempted }
+        let excerpt = self.excerpt(&mut connection, &mut answer).await;
+        self.connections.keep(server, connection);
+        Attempted { excerpt, ..attempted }
     }
 
-    fn request(
+    /// Sends a request over a connection that was kept, or over a new one.
+    async fn ask(
         &self,
         endpoint: &Endpoint,
-        headers: &[(&'static str, String)],
-        body: Bytes,
-    ) -> Result<Request, String> {
-        let post = self.client.post(endpoint.url().clone());
-        let mut request =
-            post.body(body).build().map_err(|error| HttpError::from(error).to_string())?;
-        let of_request = request.headers_mut();
-        of_request.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        for (name, value) in headers {
-            let value = HeaderValue::from_str(value)
-                .map_err(|_| format!("the value of the header {name} cannot be sent"))?;
-            of_request.insert(HeaderName::from_static(name), value);
+        server: &str,
+        mut request: Request<Body>,
+    ) -> Result<(Connection, Response<Incoming>), HttpError> {
+        while let Some(mut kept) = self.connections.kept(server) {
+            request = match kept.ask(request).await {
+                Ok(answer) => return Ok((kept, answer)),
+                Err(Failed::Sent(error)) => return Err(error),
+                Err(Failed::Unsent(request)) => *request,
+            };
         }
-        Ok(request)
+        let mut connection = self.connections.connect(endpoint).await?;
+        match connection.ask(request).await {
+            Ok(answer) => Ok((connection, answer)),
+            Err(Failed::Sent(error)) => Err(error),
+            Err(Failed::Unsent(_)) => Err(HttpError::Broken("it ended at once".to_owned())),
+        }
     }
 
     /// The beginning of an answer's body. Reads on to its end when that is near.
-    async fn excerpt(&self, mut answer: Response) -> String {
+    async fn excerpt(
+        &self,
+        connection: &mut Connection,
+        answer: &mut Response<Incoming>,
+    ) -> String {
         let until = Instant::now() + self.timeouts.body;
         let (mut kept, mut read) = (Vec::new(), 0);
-        while let Ok(Ok(Some(piece))) = timeout_at(until, answer.chunk()).await {
+        let body = answer.body_mut();
+        while let Ok(Some(piece)) = timeout_at(until, connection.piece(body)).await {
             read += piece.len();
             // A character takes up to four bytes.
             let room = (4 * EXCERPT).saturating_sub(kept.len()).min(piece.len());
@@ -194,4 +192,18 @@ impl Sender {
         }
         shortened(String::from_utf8_lossy(&kept).trim(), EXCERPT)
     }
+}
+
+fn request(
+    endpoint: &Endpoint,
+    headers: &[(&'static str, String)],
+    body: Bytes,
+) -> Result<Request<Body>, String> {
+    let request = Request::post(endpoint.target())
+        .header(HOST, endpoint.host_and_port())
+        .header(USER_AGENT, OWN_NAME)
+        .header(CONTENT_TYPE, "application/json");
+    let request =
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
+    request.body(Body::new(body)).map_err(|error| format!("the request cannot be sent: {error}"))
 }

@@ -1,0 +1,152 @@
+//! Connections to servers: made to addresses that are allowed at that moment, and kept for the next delivery.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use super::Endpoint;
+use super::connection::{Connection, Stream};
+use super::names::AllowedNames;
+use crate::source::http::{HttpError, root_cause};
+use crate::source::tls::Tls;
+
+/// How long an idle connection is kept for the next delivery.
+const KEPT_ALIVE: Duration = Duration::from_secs(60);
+/// Idle connections to one server.
+const MOST_IDLE: usize = 16;
+/// How long one address of a name is waited for before the next is tried as well (RFC 8305, section 5).
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+/// Makes connections, and keeps them.
+pub(super) struct Connections {
+    names: AllowedNames,
+    tls: Tls,
+    idle: Arc<Idle>,
+}
+
+impl Connections {
+    pub(super) fn new(names: AllowedNames) -> Self {
+        Self { names, tls: Tls::new(), idle: Arc::default() }
+    }
+
+    /// One that was kept; none when there is none that can be used.
+    pub(super) fn kept(&self, server: &str) -> Option<Connection> {
+        loop {
+            // Whether it can be used is asked without the lock.
+            let (mut connection, since) = self.idle.pop(server)?;
+            if since.elapsed() < KEPT_ALIVE && connection.is_usable() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Keeps a connection, if it can be used again.
+    pub(super) fn keep(&self, server: String, mut connection: Connection) {
+        if connection.is_usable() {
+            self.idle.push(server, connection);
+        }
+    }
+
+    /// Makes a new one.
+    ///
+    /// # Errors
+    /// [`HttpError`]
+    pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<Connection, HttpError> {
+        let url = endpoint.url();
+        let refused = |error: &dyn std::error::Error| HttpError::NoConnection(error.to_string());
+        let addresses = match (endpoint.literal(), endpoint.name()) {
+            (Some(address), _) => {
+                self.names.policy.check(address).map_err(|denied| refused(&denied))?;
+                vec![address]
+            }
+            (None, Some(name)) => {
+                self.names.addresses(name).await.map_err(|error| refused(&error))?
+            }
+            (None, None) => Vec::new(),
+        };
+        // A URL without a port has that of its scheme.
+        let port = url.port_or_known_default().unwrap_or(80);
+        let tcp = first_to_connect(addresses, port).await?;
+        tcp.set_nodelay(true).map_err(|error| refused(&error))?;
+        let stream = match url.scheme() {
+            "https" => {
+                let literal = endpoint.literal().map(|address| address.to_string());
+                let host = literal.as_deref().or(endpoint.name()).unwrap_or_default();
+                Stream::Tls(Box::new(self.tls.over(host, tcp).await?))
+            }
+            _ => Stream::Plain(tcp),
+        };
+        Connection::over(stream).await
+    }
+}
+
+/// Connects to one of these addresses: tries the next when one has failed, or takes long.
+async fn first_to_connect(addresses: Vec<IpAddr>, port: u16) -> Result<TcpStream, HttpError> {
+    let mut rest = addresses.into_iter();
+    let mut trying = FuturesUnordered::new();
+    let mut failed = HttpError::NoConnection("the name has no address".to_owned());
+    loop {
+        let next = rest.next();
+        let is_last = next.is_none();
+        trying.extend(next.map(|address| TcpStream::connect(SocketAddr::new(address, port))));
+        tokio::select! {
+            ended = trying.next() => match ended {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(error)) => failed = HttpError::NoConnection(root_cause(&error)),
+                None => return Err(failed),
+            },
+            () = sleep(NEXT_ADDRESS), if !is_last => {}
+        }
+    }
+}
+
+/// Connections by server, with when they became idle.
+#[derive(Default)]
+struct Idle(Mutex<HashMap<String, Vec<(Connection, Instant)>>>);
+
+impl Idle {
+    /// The one that was used last.
+    fn pop(&self, server: &str) -> Option<(Connection, Instant)> {
+        let mut idle = self.0.lock();
+        let found = idle.get_mut(server)?.pop();
+        if idle.get(server).is_some_and(Vec::is_empty) {
+            idle.remove(server);
+        }
+        found
+    }
+
+    fn push(self: &Arc<Self>, server: String, connection: Connection) {
+        let mut idle = self.0.lock();
+        if idle.is_empty() {
+            // Whatever is kept is looked at once more, until there is nothing.
+            tokio::spawn(Self::close_old(Arc::downgrade(self)));
+        }
+        let of_server = idle.entry(server).or_default();
+        if of_server.len() < MOST_IDLE {
+            of_server.push((connection, Instant::now()));
+        }
+    }
+
+    /// Closes connections that have been idle for too long.
+    async fn close_old(idle: Weak<Self>) {
+        loop {
+            sleep(KEPT_ALIVE).await;
+            let Some(idle) = idle.upgrade() else { return };
+            let mut idle = idle.0.lock();
+            idle.retain(|_, connections| {
+                connections.retain(|(_, since)| since.elapsed() < KEPT_ALIVE);
+                !connections.is_empty()
+            });
+            if idle.is_empty() {
+                return;
+            }
+        }
+    }
+}

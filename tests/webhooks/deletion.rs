@@ -1,0 +1,143 @@
+//! A subscription that is deleted while something is on its way: the attempt is broken off, and once the deletion was
+//! answered nothing more reaches the receiver. Seen on the wire.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver as Told, channel};
+use std::time::{Duration, Instant};
+
+use orrery::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
+use serde_json::json;
+use stellar_xdr::{Limits, ScBytes, ScVal, WriteXdr};
+
+use super::hostile::Hostile;
+use super::receiver::{Receiver, answer, read};
+use super::schedule::Scene;
+use super::service::{Owner, SETTINGS, busiest, directory, events_of, store, wait};
+use super::wire;
+use super::world::owner;
+use crate::common::binary::Service;
+
+/// Whatever is awaited comes sooner, or never.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of an event: more than the buffers of a connection hold.
+const BYTES: usize = 1 << 20;
+
+/// A receiver that hands its connections to the test, and takes few bytes at a time.
+fn handing_over() -> (Hostile, Told<TcpStream>) {
+    let (hand, handed) = channel();
+    let receiver = Hostile::listening(with_small_buffers(), move |stream| {
+        // The test may be over.
+        let _ = hand.send(stream);
+    });
+    (receiver, handed)
+}
+
+fn with_small_buffers() -> TcpListener {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let listener = socket.listen(16).unwrap().into_std().unwrap();
+    listener.set_nonblocking(false).unwrap();
+    listener
+}
+
+/// Everything that still comes, until the other side closes the connection.
+fn rest(mut stream: TcpStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => rest,
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => rest,
+        Err(error) => panic!("the connection stays open: {error}"),
+    }
+}
+
+fn sender() -> Sender {
+    let policy = Policy { allowed: vec!["127.0.0.1/32".parse().unwrap()] };
+    Sender::new(policy, system_lookup(), Timeouts::default())
+}
+
+/// The first half has been read, the rest fills all buffers on the way, and the sender waits.
+#[test]
+fn half_a_request_stays_half_when_its_subscription_is_deleted() {
+    let (receiver, handed) = handing_over();
+    let mut scene = Scene::sending(sender());
+    let id = scene.subscribe(&format!("http://{}/", receiver.address));
+    let bytes = ScVal::Bytes(ScBytes(vec![7; BYTES].try_into().unwrap()));
+    scene.ledger_with_one_event_of(id, &bytes.to_xdr(Limits::none()).unwrap());
+    scene.world.deliver_over_sockets(0);
+    assert_eq!(scene.world.look().in_flight, 1);
+    let mut stream = handed.recv_timeout(PATIENCE).unwrap();
+    let mut half = vec![0; 64 << 10];
+    stream.read_exact(&mut half).unwrap();
+    let port = receiver.address.port();
+    let (begun, mut seen) = (Instant::now(), (0, 0));
+    let arrived = loop {
+        // What the receiver has room for is there once nothing moves any more.
+        let (to_come, unread) = wire::bytes_to(port);
+        if to_come > 4096 && unread > 0 && std::mem::replace(&mut seen, (to_come, unread)) == seen {
+            break unread;
+        }
+        assert!(begun.elapsed() < PATIENCE, "the rest is not on its way: {seen:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(scene.world.look().in_flight, 1, "it is being sent");
+
+    scene.world.webhooks.delete(&owner("ana"), id).unwrap();
+    let (to_come, _) = wire::bytes_to(port);
+    assert_eq!(to_come, 0, "nothing is on its way any more");
+    let after = rest(stream);
+    assert!(after.len() as u64 <= arrived, "{} bytes came of {arrived} that had", after.len());
+    assert!(half.len() + after.len() < BYTES, "it was half a request");
+    assert_eq!(scene.world.settle().next, None);
+    assert_eq!(receiver.count(), 1, "there is no other attempt");
+}
+
+/// The built program, and everything that a subscription can have on its way.
+#[test]
+fn a_receiver_that_holds_its_answer_gets_nothing_once_the_deletion_was_answered() {
+    let directory = directory();
+    let service = Service::start_with(directory.path(), &SETTINGS);
+    let ana = Owner::new(directory.path(), &service, "ana");
+    store(directory.path(), 0..20);
+    let contract = busiest(&ana);
+    let before = events_of(&ana, &contract).len();
+    let (receiver, handed) = handing_over();
+    let kept = Receiver::start(|_| answer(200));
+    let subscribe = |endpoint: String| {
+        let new = json!({ "webhook_endpoint": endpoint, "contract_ids": [contract] });
+        ana.post("webhooks/new", &new)["ids"][0].clone()
+    };
+    let id = subscribe(format!("http://{}/", receiver.address));
+    subscribe(kept.url("/"));
+    store(directory.path(), 20..40);
+    let mut held = handed.recv_timeout(PATIENCE).unwrap();
+    let request = read(&mut held, &mut Vec::new()).unwrap();
+    // A delivery that was asked for, and a test, have places of their own in the queue.
+    ana.post(&format!("webhooks/{id}/replay"), &json!({ "from": 2, "to": 15 }));
+    let mut asked = handed.recv_timeout(PATIENCE).unwrap();
+    // Half of its head.
+    asked.read_exact(&mut [0; 60]).unwrap();
+    let port = receiver.address.port();
+    wait("all that was sent has arrived", || wire::bytes_to(port).0 == 0);
+    let (_, arrived) = wire::bytes_to(port);
+
+    let (status, _) = ana.ask("DELETE", &format!("webhooks/{id}"), None);
+    assert_eq!((status, wire::bytes_to(port).0), (200, 0), "nothing is on its way any more");
+    // An answer that comes now is nobody's.
+    let _ = held.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let after = rest(held).len() + rest(asked).len();
+    assert!(after as u64 <= arrived, "{after} bytes came of {arrived} that had");
+
+    // The service goes on: what comes now is delivered, and not here.
+    store(directory.path(), 40..60);
+    let expected = events_of(&ana, &contract).len() - before;
+    wait("others have everything", || kept.count() == expected);
+    assert_eq!(receiver.count(), 2, "no connection was made since");
+    assert!(handed.try_recv().is_err());
+    assert!(kept.received().iter().any(|it| it.body == request.body));
+    assert_eq!(ana.get("webhooks/list").as_array().unwrap().len(), 1);
+}
