@@ -29,7 +29,7 @@ pub use error::DecodeError;
 pub use view::{
     EventType, EventView, HeaderView, LedgerView, MuxedAccountView, Placement, TransactionView,
 };
-pub use xdr::XdrError;
+pub use xdr::{DEEPEST, XdrError};
 
 /// The newest protocol whose ledgers this version is made for: that of `stellar-xdr`'s definitions.
 /// A newer ledger that still decodes is not refused, but is worth a warning to upgrade.

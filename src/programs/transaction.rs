@@ -119,8 +119,12 @@ impl Called {
     }
 }
 
+/// Levels that what is stored of a transaction may nest. The contract host reads and writes values, entries and events
+/// of up to 500 each (`DEFAULT_XDR_RW_LIMITS`), and these lie some levels deep in envelopes and metadata.
+const DEEPEST: u32 = 600;
+
 fn decoded<T: ReadXdr>(xdr: &[u8]) -> Result<T, stellar_xdr::Error> {
-    T::from_xdr(xdr, Limits { depth: 500, len: xdr.len() })
+    T::from_xdr(xdr, Limits { depth: DEEPEST, len: xdr.len() })
 }
 
 /// The transaction whose operations are applied, if it is a smart-contract transaction.

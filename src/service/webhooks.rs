@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use super::{Ledgers, ServiceError, secrets, stopped, unix_now_ms};
 use crate::auth;
 use crate::config::{self, Config};
-use crate::webhooks::delivery::{Delivering, DeliveryDeps};
+use crate::webhooks::delivery::{self, Delivering, DeliveryDeps};
 use crate::webhooks::manage::{WebhookDeps, Webhooks};
 use crate::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
 use crate::webhooks::{Sealer, Settings};
@@ -42,11 +42,13 @@ pub(super) fn start(ledgers: &Ledgers, config: &Config) -> Result<RunningWebhook
         sender: Sender::new(policy, system_lookup(), Timeouts::default()),
         clock: Arc::new(unix_now_ms),
     });
+    let runtime = delivery::runtime()?;
     let delivering = asked.deliver(|post| DeliveryDeps {
         store: Arc::clone(store),
         registry: Arc::clone(registry),
         post,
         clock: Arc::new(unix_now_ms),
+        runtime,
         health: Arc::clone(ledgers.health()),
         metrics: Arc::clone(ledgers.metrics()),
         chance: Box::new(StdRng::from_os_rng()),

@@ -9,7 +9,7 @@ use super::bytes::{Malformed, Reader};
 use super::columns::Family;
 use super::database::{Database, corrupt};
 use super::{Store, StoreError};
-use crate::domain::{ContractId, LedgerSeq};
+use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet};
 
 /// The only contracts that are indexed; none when all are.
 pub(super) type Listed = Option<Arc<BTreeSet<ContractId>>>;
@@ -118,6 +118,36 @@ impl Store {
         }
         let listed = coverage.place_of(ledger).and_then(|place| coverage.listings.at(place));
         Ok(listed.and_then(|listed| listed.as_deref()).is_none_or(lacks_one))
+    }
+
+    /// Ledgers that came after a place and were restricted to contracts of which this is none; or, without a
+    /// contract, to any. Those of earlier versions, which did not keep the lists, are not among them.
+    pub fn left_out_after(&self, place: u64, contract: Option<&ContractId>) -> LedgerSet {
+        let leaves_out = |listed: &Listed| {
+            let lacks = |listed: &Arc<BTreeSet<ContractId>>| {
+                contract.is_none_or(|contract| !listed.contains(contract))
+            };
+            listed.as_ref().is_some_and(lacks)
+        };
+        let coverage = self.coverage.read();
+        let listings = &coverage.listings.0;
+        let ends = listings.iter().skip(1).map(|(next, _)| *next).chain([u64::MAX]);
+        let mut left_out = LedgerSet::default();
+        for ((first, _), end) in listings.iter().zip(ends).filter(|((_, it), _)| leaves_out(it)) {
+            let from = place.max(first.saturating_sub(1));
+            let mut places = end.saturating_sub(from.saturating_add(1));
+            for range in coverage.ranges_after(from) {
+                let count = range.len().min(places);
+                places -= count;
+                // A range is shorter than there are numbers of ledgers.
+                if let Some(last) = u32::try_from(count).ok().and_then(|count| count.checked_sub(1))
+                {
+                    let last = LedgerSeq(range.first.0.saturating_add(last));
+                    left_out.insert(LedgerRange { first: range.first, last });
+                }
+            }
+        }
+        left_out
     }
 }
 

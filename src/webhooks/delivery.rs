@@ -59,6 +59,8 @@ pub struct DeliveryDeps {
     pub post: Post,
     /// The time.
     pub clock: Clock,
+    /// Where attempts are made.
+    pub runtime: PromptRuntime,
     /// Told when deliveries cannot be noted.
     pub health: Arc<Health>,
     /// Told of attempts.
@@ -175,8 +177,7 @@ impl Delivering {
         };
         let limits = Limits::without_waiting(PLACES, PLACES_OF_ONE);
         let places = Budget::new("webhook attempts", limits);
-        let runtime = PromptRuntime::start("webhooks-attempts", ATTEMPTING).map_err(refused)?;
-        let mut dispatcher = Dispatcher::new(deps, runtime, places, mailbox.clone(), note);
+        let mut dispatcher = Dispatcher::new(deps, places, mailbox.clone(), note);
         // Before ledgers are taken from the feed, so that nothing is counted twice.
         dispatcher.begin();
         let threads = vec![
@@ -215,6 +216,14 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         work();
     });
     spawned.map_err(refused)
+}
+
+/// Threads to make attempts on.
+///
+/// # Errors
+/// [`WebhookError::Damaged`] when none can be started.
+pub fn runtime() -> Result<PromptRuntime, WebhookError> {
+    PromptRuntime::start("webhooks-attempts", ATTEMPTING).map_err(refused)
 }
 
 fn refused(error: std::io::Error) -> WebhookError {

@@ -16,7 +16,7 @@ use super::rows::{
 use super::subscription::{Definition, Row, State, Subscription, spelled};
 use super::target::{Endpoint, EndpointError, Sender};
 use super::{CONSUMER, Clock, Secret, WebhookError, payload};
-use crate::domain::{CloseTime, ContractId, LedgerSeq, Owner};
+use crate::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
 use crate::store::{ConsumerEffects, Store, StoreError};
 
 /// Bytes of a subscription's tag.
@@ -228,6 +228,21 @@ impl Webhooks {
             mailbox.changed(id);
         }
         Ok(subscription)
+    }
+
+    /// Ledgers whose events a subscription should have had, and never will: retention took them before they were
+    /// looked at, or they were restricted to other contracts when they were stored. Those from before it was made,
+    /// or enabled last, are not among them.
+    pub fn missing(&self, subscription: &Subscription) -> LedgerSet {
+        let state = subscription.state();
+        let contract = subscription.definition.contract();
+        let mut missing = self.store.lost_after(CONSUMER, state.after_place);
+        missing.insert_all(&self.store.left_out_after(state.after_place, contract.as_ref()));
+        if !subscription.definition.include_backfill {
+            let (first, last) = (LedgerSeq(0), LedgerSeq(state.after_ledger));
+            missing.remove(LedgerRange { first, last });
+        }
+        missing
     }
 
     /// Deliveries of a subscription, the newest first: before `cursor`, of that state, at most `limit`.

@@ -7,12 +7,18 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
-use crate::decode::EventType;
+use crate::decode::{DEEPEST, EventType};
 use crate::domain::{ContractId, Hash32};
 use crate::store::EventRecord;
 
-/// Deeper than the network lets a value be (`DEFAULT_XDR_RW_DEPTH_LIMIT` of soroban-env-host is 500).
-const LIMITS: Limits = Limits { depth: 500, len: 16 << 20 };
+/// As deep as anything that is stored. What contracts emit is less deep: the contract host writes events of up to 500
+/// levels (`DEFAULT_XDR_RW_LIMITS` of soroban-env-host).
+const LIMITS: Limits = Limits { depth: DEEPEST, len: 16 << 20 };
+
+/// A value of so many bytes does not nest deep: a level takes twelve.
+const SHALLOW: usize = 1200;
+/// Where deeper ones are read and written.
+const STACK: usize = 32 << 20;
 
 /// The body of a delivery.
 #[derive(Serialize)]
@@ -50,11 +56,20 @@ struct Value<'a>(&'a [u8]);
 
 impl Serialize for Value<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match ScVal::from_xdr(self.0, LIMITS) {
+        let write = || match ScVal::from_xdr(self.0, LIMITS) {
             Ok(value) => value.serialize(serializer),
             // What is stored was walked as an `ScVal` before. Should the crate know less of it than the walk
             // does, the receiver gets the value all the same.
-            Err(_) => json!({ "xdr": STANDARD.encode(self.0) }).serialize(serializer),
+            Err(error) => {
+                tracing::warn!(
+                    "a value of an event is sent as XDR, because it cannot be spelled: {error}"
+                );
+                json!({ "xdr": STANDARD.encode(self.0) }).serialize(serializer)
+            }
+        };
+        match self.0.len() {
+            ..=SHALLOW => write(),
+            _ => stacker::maybe_grow(STACK / 2, STACK, write),
         }
     }
 }
@@ -108,7 +123,10 @@ pub fn of_test(contract: Option<&ContractId>, id: u64, ledger: u32, closed_at: S
 #[cfg(test)]
 mod tests {
     use serde_json::Value as Json;
-    use stellar_xdr::{Int128Parts, ScSymbol, ScVec, UInt256Parts, WriteXdr};
+    use stellar_xdr::{
+        ContractEvent, ContractEventBody, ContractEventV0, Int128Parts, ScMap, ScMapEntry,
+        ScSymbol, ScVec, UInt256Parts, VecM, WriteXdr,
+    };
 
     use super::*;
     use crate::domain::{CloseTime, EventId, LedgerSeq};
@@ -118,6 +136,14 @@ mod tests {
     }
 
     fn payload(topics: &[&[u8]], data: &[u8]) -> Json {
+        serde_json::from_slice(&sent(topics, data)).unwrap()
+    }
+
+    fn payload_text(data: &[u8]) -> String {
+        String::from_utf8(sent(&[], data)).unwrap()
+    }
+
+    fn sent(topics: &[&[u8]], data: &[u8]) -> Vec<u8> {
         let event = EventRecord {
             id: EventId(9),
             ledger: LedgerSeq(77),
@@ -131,7 +157,7 @@ mod tests {
             topics,
             data,
         };
-        serde_json::from_slice(&of_event(&event)).unwrap()
+        of_event(&event)
     }
 
     #[test]
@@ -169,15 +195,61 @@ mod tests {
         assert_eq!(data(ScVal::Bool(true)), json!({ "bool": true }));
     }
 
+    fn vectors(levels: usize) -> ScVal {
+        let around = |inner| ScVal::Vec(Some(ScVec(vec![inner].try_into().unwrap())));
+        (0..levels).fold(ScVal::Void, |inner, _| around(inner))
+    }
+
+    fn maps(levels: usize) -> ScVal {
+        let around = |val| {
+            let entry = ScMapEntry { key: ScVal::Void, val };
+            ScVal::Map(Some(ScMap(vec![entry].try_into().unwrap())))
+        };
+        (0..levels).fold(ScVal::Void, |inner, _| around(inner))
+    }
+
+    /// How deep values are of which the contract host writes an event.
+    fn deepest(make: fn(usize) -> ScVal) -> usize {
+        let is_written = |levels: &usize| {
+            let body = ContractEventV0 { topics: VecM::default(), data: make(*levels) };
+            let event =
+                ContractEvent { body: ContractEventBody::V0(body), ..ContractEvent::default() };
+            event.to_xdr(soroban_env_host::DEFAULT_XDR_RW_LIMITS).is_ok()
+        };
+        (0..500).take_while(is_written).last().unwrap()
+    }
+
     #[test]
-    fn a_value_that_is_as_deep_as_may_be_is_sent() {
-        let mut value = ScVal::Void;
-        for _ in 0..120 {
-            value = ScVal::Vec(Some(ScVec(vec![value].try_into().unwrap())));
-        }
-        let data = xdr(&value);
-        let text = serde_json::to_string(&Value(&data)).unwrap();
-        assert_eq!(text, "{\"vec\":[".repeat(120) + "\"void\"" + &"]}".repeat(120));
+    fn values_are_sent_however_deep_they_are() {
+        stacker::grow(256 << 20, || {
+            // As deep as contracts can make them, deeper, and as deep as a ledger may be.
+            assert_eq!((deepest(vectors), deepest(maps)), (124, 99));
+            for levels in [1, 99, 100, 101, 120, 124, 125, 200, 499] {
+                let data = xdr(&vectors(levels));
+                let text = serde_json::to_string(&Value(&data)).unwrap();
+                let (open, close) = ("{\"vec\":[".repeat(levels), "]}".repeat(levels));
+                assert!(text == open + "\"void\"" + &close, "{levels}");
+            }
+            for levels in [1, 99, 100, 200, 399] {
+                let data = xdr(&maps(levels));
+                let text = serde_json::to_string(&Value(&data)).unwrap();
+                let open = "{\"map\":[{\"key\":\"void\",\"val\":".repeat(levels);
+                assert!(text == open + "\"void\"" + &"}]}".repeat(levels), "{levels}");
+            }
+            // No ledger holds this one.
+            let data = xdr(&vectors(500));
+            let text = serde_json::to_string(&Value(&data)).unwrap();
+            assert!(text.starts_with("{\"xdr\":\""));
+        });
+    }
+
+    /// On a stack as that of the thread that makes deliveries.
+    #[test]
+    fn deep_values_need_no_deep_stack() {
+        let data = stacker::grow(256 << 20, || xdr(&vectors(499)));
+        let thread = std::thread::Builder::new().stack_size(256 << 10);
+        let sent = thread.spawn(move || payload_text(&data)).unwrap().join().unwrap();
+        assert_eq!(sent.matches("{\"vec\":[").count(), 499);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! compare, and on ledgers made for it.
 
 use orrery::decode::{
-    ChangeKind, EntryChange, EntryKey, EntryKind, LedgerChanges, changed_entries, ledger_changes,
-    transaction_changes,
+    ChangeKind, DEEPEST, EntryChange, EntryKey, EntryKind, LedgerChanges, changed_entries,
+    ledger_changes, transaction_changes,
 };
 use orrery::domain::Network;
 use stellar_xdr::{self as x, *};
@@ -136,8 +136,8 @@ fn decoded(meta: &LedgerCloseMeta) -> Everything {
 
 /// Compares all changes of a ledger that decodes, and those of each of its transactions.
 pub fn compare_changes(raw: &[u8], ledger: &full::Ledger, case: &dyn std::fmt::Display) {
-    let limits = Limits { depth: 500, len: raw.len() };
-    let expected = decoded(&LedgerCloseMeta::from_xdr(raw, limits).unwrap());
+    let limits = Limits { depth: DEEPEST, len: raw.len() };
+    let expected = full::with_stack(|| decoded(&LedgerCloseMeta::from_xdr(raw, limits).unwrap()));
     let changes = ledger_changes(raw).unwrap();
     assert_eq!(walked(&changes), expected, "{case}");
     for (transaction, of_ledger) in ledger.transactions.iter().zip(&changes.transactions) {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use orrery::decode::DEEPEST;
 use orrery::domain::Network;
 use stellar_xdr::{LedgerCloseMeta, LedgerCloseMetaBatch, Limits, ReadXdr, WriteXdr};
 
@@ -101,9 +102,9 @@ fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
         }
         return ledgers;
     }
-    if LedgerCloseMeta::from_xdr(bytes, Limits::depth(1000)).is_ok() {
+    if LedgerCloseMeta::from_xdr(bytes, Limits::depth(DEEPEST)).is_ok() {
         return vec![bytes.to_vec()];
     }
-    let batch = LedgerCloseMetaBatch::from_xdr(bytes, Limits::depth(1000)).unwrap();
+    let batch = LedgerCloseMetaBatch::from_xdr(bytes, Limits::depth(DEEPEST)).unwrap();
     batch.ledger_close_metas.iter().map(|meta| meta.to_xdr(Limits::none()).unwrap()).collect()
 }

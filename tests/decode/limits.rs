@@ -4,25 +4,33 @@ use orrery::domain::Network;
 use stellar_xdr::*;
 
 use crate::builder::*;
+use crate::common::full;
 use crate::{Verdict, compare};
 
-/// Deeper than the limit allows any type to nest.
-const DEEPEST: usize = 260;
-
-/// Finds the deepest nesting that is accepted.
+/// Finds the deepest nesting that is accepted, at which both implementations have to agree.
 fn deepest_accepted(name: &str, make: impl Fn(usize) -> LedgerCloseMeta) -> usize {
     let network = Network::from_name_or_passphrase("testnet");
-    let accepted: Vec<bool> = (0..DEEPEST)
-        .map(|levels| {
-            let raw = encode(&make(levels));
-            let case = format!("{name} {levels} levels deep");
-            !matches!(compare(&raw, &network, &case), Verdict::Malformed(_))
-        })
-        .collect();
-    let first_refused = accepted.iter().position(|accepted| !accepted).unwrap();
-    assert!(accepted[first_refused..].iter().all(|accepted| !accepted), "{name}");
-    assert!(first_refused > 50, "{name} is refused {first_refused} levels deep");
-    first_refused - 1
+    let is_accepted = |levels: usize| {
+        let raw = full::with_stack(|| encode(&make(levels)));
+        let case = format!("{name} {levels} levels deep");
+        !matches!(compare(&raw, &network, &case), Verdict::Malformed(_))
+    };
+    let (mut accepted, mut refused) = (200, 400);
+    assert!(is_accepted(accepted), "{name} is refused {accepted} levels deep");
+    while is_accepted(refused) {
+        (accepted, refused) = (refused, 2 * refused);
+    }
+    while refused - accepted > 1 {
+        let middle = (accepted + refused) / 2;
+        match is_accepted(middle) {
+            true => accepted = middle,
+            false => refused = middle,
+        }
+    }
+    for levels in accepted.saturating_sub(5)..refused + 5 {
+        assert_eq!(is_accepted(levels), levels <= accepted, "{name} {levels}");
+    }
+    accepted
 }
 
 fn nest<T>(levels: usize, innermost: T, around: impl Fn(T) -> T) -> T {

@@ -3,13 +3,14 @@
 
 use std::ops::Range;
 
-use orrery::decode::decode;
+use orrery::decode::{DEEPEST, decode};
 use orrery::domain::{Hash32, Network};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::*;
 
+use crate::common::full;
 use crate::fixtures;
 use crate::newest::NEWEST;
 use crate::{Verdict, compare};
@@ -183,7 +184,7 @@ fn boundary_value(rest: usize, rng: &mut ChaCha8Rng) -> u32 {
 fn nested_value(rng: &mut ChaCha8Rng) -> Vec<u8> {
     const VECTOR: [u8; 12] = [0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 1];
     const MAP: [u8; 16] = [0, 0, 0, 17, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1];
-    let levels = if rng.random_bool(0.9) { rng.random_range(50..150) } else { 20_000 };
+    let levels = if rng.random_bool(0.9) { rng.random_range(300..600) } else { 20_000 };
     let mut bytes = Vec::new();
     for _ in 0..levels {
         if rng.random_bool(0.8) {
@@ -198,7 +199,8 @@ fn nested_value(rng: &mut ChaCha8Rng) -> Vec<u8> {
 
 /// The ledger with the hashes that its envelopes have now in the place of those that match none.
 fn repaired(raw: &[u8], network: &Network) -> Option<Vec<u8>> {
-    let meta = LedgerCloseMeta::from_xdr(raw, Limits { depth: 500, len: raw.len() }).ok()?;
+    let limits = Limits { depth: DEEPEST, len: raw.len() };
+    let meta = full::with_stack(|| LedgerCloseMeta::from_xdr(raw, limits)).ok()?;
     let (envelopes, results) = envelopes_and_results(meta);
     if envelopes.len() != results.len() {
         return None;

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use orrery::domain::{Direction, EventId, LedgerRange, Page};
-use orrery::store::{EventQuery, Store, TopicFilter};
+use orrery::domain::{ContractId, Direction, EventId, LedgerRange, Page};
+use orrery::store::{Durability, EventQuery, IndexOptions, Retention, Store, TopicFilter};
 use orrery::webhooks::filter::Filter;
 use orrery::webhooks::manage::Wanted;
 use orrery::webhooks::rows::State;
 use rand::Rng;
 use rand::seq::IndexedRandom;
-use stellar_xdr::{ContractId, Hash, Limits, ScAddress, ScVal, WriteXdr};
+use stellar_xdr::{Hash, Limits, ScAddress, ScVal, WriteXdr};
 
-use super::world::{Chain, World, owner, scratch, symbol, wanted};
+use super::world::{Chain, World, options, owner, scratch, symbol, wanted};
 use crate::common::size;
 
 const LEDGERS: u32 = 30;
@@ -47,7 +47,7 @@ pub fn matches(filter: &Filter, event: &Event) -> bool {
 
 /// An address as the XDR of a topic, and as users spell it.
 pub fn address(byte: u8) -> (Vec<u8>, String) {
-    let address = ScAddress::Contract(ContractId(Hash([byte; 32])));
+    let address = ScAddress::Contract(stellar_xdr::ContractId(Hash([byte; 32])));
     (ScVal::Address(address.clone()).to_xdr(Limits::none()).unwrap(), address.to_string())
 }
 
@@ -57,7 +57,7 @@ fn topics() -> Vec<Vec<u8>> {
 }
 
 /// All events of some ledgers, of these contracts, or of all.
-fn events_of(ledgers: LedgerRange, contracts: Vec<orrery::domain::ContractId>) -> EventQuery {
+fn events_of(ledgers: LedgerRange, contracts: Vec<ContractId>) -> EventQuery {
     EventQuery {
         ledgers: Some(ledgers),
         contracts,
@@ -213,6 +213,81 @@ fn every_filter_matches_what_the_model_matches() {
     println!("{events} events, {deliveries} deliveries");
 }
 
+/// What retention takes before anybody has looked at it, and what is restricted to other contracts.
+#[test]
+fn ledgers_that_a_subscription_is_never_sent_are_told() {
+    let directory = scratch();
+    let world = World::open(directory.path());
+    let mut chain = Chain::new(5, topics());
+    let [first, second] = [chain.universe.contracts[0], chain.universe.contracts[1]];
+    let create = |number: u32, wanted_of: Wanted| {
+        let endpoint = format!("https://example.com/{number}").parse().unwrap();
+        world.webhooks.create(&owner("ana"), Wanted { endpoint, ..wanted_of }).unwrap().ids[0]
+    };
+    let of = |contract| wanted("https://example.com/", contract);
+    let missing = |id: u32| -> Vec<(u32, u32)> {
+        let subscription = world.registry.get(id).unwrap();
+        let missing = world.webhooks.missing(&subscription);
+        missing.ranges().iter().map(|range| (range.first.0, range.last.0)).collect()
+    };
+    let mut store = |ledgers: std::ops::RangeInclusive<u32>, contracts: Option<&[ContractId]>| {
+        chain.grow(*ledgers.end());
+        let contracts = contracts.map(|some| some.iter().copied().collect());
+        let options = IndexOptions { contracts, ..options() };
+        for ledger in ledgers {
+            let ledger = chain.ledgers[ledger as usize - 1].prepare(&options);
+            world.store.commit(ledger, Durability::Synced).unwrap();
+        }
+    };
+    store(20..=22, None);
+    let live = create(1, of(first));
+    let all = create(2, Wanted { include_backfill: true, ..of(first) });
+    store(23..=25, None);
+    world.feed();
+    store(26..=40, None);
+    store(10..=12, None);
+    let keep = Retention { events: Some(5), wait_for_consumers: 0, ..Retention::default() };
+    while !world.store.prune(&keep).unwrap().is_nothing() {}
+    let late = create(3, of(first));
+    for _ in 0..2 {
+        assert_eq!(missing(live), [(26, 35)]);
+        assert_eq!(missing(all), [(10, 12), (26, 35)]);
+        assert_eq!(missing(late), [], "it was made later");
+        world.feed();
+    }
+    let ledgers: BTreeSet<u32> =
+        world.deliveries("ana", live).iter().map(|(_, delivery)| delivery.ledger).collect();
+    assert!(ledgers.iter().all(|ledger| (23..=25).contains(ledger) || *ledger > 35), "{ledgers:?}");
+    assert!(ledgers.iter().any(|ledger| *ledger > 35), "{ledgers:?}");
+
+    let other = create(4, of(second));
+    let by_address = create(
+        5,
+        Wanted {
+            contracts: Vec::new(),
+            filter: Filter { address: Some(address(1).0), ..Filter::default() },
+            address: Some(address(1).1),
+            ..of(first)
+        },
+    );
+    store(41..=43, Some(&[second]));
+    store(44..=45, Some(&[second, first]));
+    store(46..=47, None);
+    store(48..=48, Some(&[second]));
+    store(5..=6, Some(&[second]));
+    world.feed();
+    assert_eq!(missing(live), [(26, 35), (41, 43), (48, 48)]);
+    assert_eq!(missing(all), [(5, 6), (10, 12), (26, 35), (41, 43), (48, 48)]);
+    assert_eq!(missing(late), [(41, 43), (48, 48)]);
+    assert_eq!(missing(other), []);
+    assert_eq!(missing(by_address), [(41, 45), (48, 48)], "of other contracts nothing is known");
+    drop(world);
+    // All of it is stored.
+    let world = World::open(directory.path());
+    let live = world.registry.get(live).unwrap();
+    assert_eq!(world.webhooks.missing(&live).ledgers(), 10 + 3 + 1);
+}
+
 /// A step that is too large is written in parts, each with where it goes on.
 #[test]
 fn a_ledger_with_very_many_matches_is_done_in_parts() {
@@ -226,10 +301,7 @@ fn a_ledger_with_very_many_matches_is_done_in_parts() {
         .collect();
     let previous = chain.ledgers[0].hash;
     let dense = chain.universe.dense_ledger(&mut chain.rng, 2, previous);
-    world
-        .store
-        .commit(dense.prepare(&super::world::options()), orrery::store::Durability::Synced)
-        .unwrap();
+    world.store.commit(dense.prepare(&options()), Durability::Synced).unwrap();
     world.feed();
     let mut of_contract = 0;
     let all_of_two = events_of(LedgerRange::new(2, 2), vec![contract]);

@@ -1,7 +1,7 @@
 //! One client follows all events of the real program, through kills of the program (SIGKILL) and of its own
 //! connection: nothing is lost, nothing comes twice, and the order holds.
 //!
-//! Small: 14 resumptions; full: 1,000.
+//! Small: 20 resumptions; full: 1,000.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -96,7 +96,7 @@ fn stored(address: SocketAddr, token: &str) -> Vec<Value> {
 
 #[test]
 fn a_stream_is_resumed_through_kills_of_either_side() {
-    let resumptions = size::choose(14, 1000);
+    let resumptions = size::choose(20, 1000);
     let mut rng = ChaCha8Rng::seed_from_u64(17);
     let last = if resumptions > 100 { 1500 } else { 120 };
     let chain = Chain::made(41, last);

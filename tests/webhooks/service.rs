@@ -79,19 +79,24 @@ impl Owner {
         Self { base: service.base.clone(), token: token(directory, name) }
     }
 
-    /// None when the service goes before it has answered.
-    pub fn try_ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
+    fn try_ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value), reqwest::Error> {
         let url = format!("{}/rest/{path}", self.base);
         let mut request = HTTP.request(method.parse().unwrap(), url).bearer_auth(&self.token);
         if let Some(body) = body {
             request = request.json(body);
         }
-        let answer = request.send().ok()?;
-        Some((answer.status().as_u16(), answer.json().ok()?))
+        let answer = request.send()?;
+        Ok((answer.status().as_u16(), answer.json()?))
     }
 
     pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
-        self.try_ask(method, path, body).expect("the service answers")
+        let answered = self.try_ask(method, path, body);
+        answered.unwrap_or_else(|error| panic!("{method} {path} is not answered: {error:?}"))
     }
 
     pub fn get(&self, path: &str) -> Value {

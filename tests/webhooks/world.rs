@@ -11,7 +11,7 @@ use orrery::domain::{ContractId, Network, Owner};
 use orrery::observe::health::Health;
 use orrery::observe::metrics::Metrics;
 use orrery::store::{Durability, Extensions, IndexOptions, LedgerConsumer, Retention, Store};
-use orrery::webhooks::delivery::{Busy, Delivering, DeliveryDeps, Headers, Post};
+use orrery::webhooks::delivery::{self, Busy, Delivering, DeliveryDeps, Headers, Post};
 use orrery::webhooks::filter::Filter;
 use orrery::webhooks::manage::{Wanted, WebhookDeps, Webhooks};
 use orrery::webhooks::registry::Registry;
@@ -24,6 +24,7 @@ use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::{Limits, ScSymbol, ScVal, WriteXdr};
 use tempfile::TempDir;
+use tokio::runtime::Handle;
 
 use crate::common::model::{Ledger, Universe};
 
@@ -99,6 +100,7 @@ impl RngCore for Always {
 /// Whoever sends, and what was sent.
 struct Running {
     delivering: Delivering,
+    runtime: Handle,
 }
 
 pub struct World {
@@ -166,8 +168,34 @@ impl World {
         });
     }
 
+    /// The same, but no attempt ever ends.
+    pub fn deliver_to_nobody(&mut self) {
+        self.deliver_with(0, |_| Arc::new(|_, _, _| std::future::pending().boxed()));
+    }
+
+    /// Keeps all threads that make attempts busy until what this returns is dropped.
+    pub fn keep_runtime_busy(&self) -> Vec<std::sync::mpsc::Sender<()>> {
+        let runtime = &self.running.as_ref().unwrap().runtime;
+        let (began, begun) = std::sync::mpsc::channel();
+        let workers = runtime.metrics().num_workers();
+        let hold = |_| {
+            let (free, freed) = std::sync::mpsc::channel::<()>();
+            let began = began.clone();
+            runtime.spawn(async move {
+                began.send(()).unwrap();
+                // Ends when the sender is dropped.
+                freed.recv().unwrap_err();
+            });
+            free
+        };
+        let held: Vec<_> = (0..workers).map(hold).collect();
+        (0..workers).for_each(|_| begun.recv().unwrap());
+        held
+    }
+
     fn deliver_with(&mut self, chance: u64, make: impl FnOnce(Post) -> Post) {
-        let runtime = Runtime::new().unwrap();
+        let runtime = delivery::runtime().unwrap();
+        let handle = runtime.handle().clone();
         let delivering = self
             .webhooks
             .deliver(|post| DeliveryDeps {
@@ -175,12 +203,13 @@ impl World {
                 registry: Arc::clone(&self.registry),
                 post: make(post),
                 clock: clock(&self.time),
+                runtime,
                 health: Arc::new(Health::default()),
                 metrics: Arc::new(Metrics::new().unwrap()),
                 chance: Box::new(Always(chance)),
             })
             .unwrap();
-        self.running = Some(Running { delivering });
+        self.running = Some(Running { delivering, runtime: handle });
     }
 
     pub fn now(&self) -> u64 {

@@ -61,8 +61,10 @@ fn create(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
 }
 
 fn list(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let own = webhooks(deps)?.registry().list(call.owner()?);
-    answer(&own.iter().map(|it| records::Listed::of(it)).collect::<Vec<_>>())
+    let webhooks = webhooks(deps)?;
+    let own = webhooks.registry().list(call.owner()?);
+    let listed = own.iter().map(|it| records::Listed::of(it, &webhooks.missing(it)));
+    answer(&listed.collect::<Vec<_>>())
 }
 
 fn delete(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
@@ -110,8 +112,9 @@ fn test(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
 }
 
 fn enable(deps: &Deps, call: &Call<'_>) -> Result<Answer, ApiError> {
-    let subscription = webhooks(deps)?.enable(call.owner()?, id(call)?)?;
-    answer(&records::Listed::of(&subscription))
+    let webhooks = webhooks(deps)?;
+    let subscription = webhooks.enable(call.owner()?, id(call)?)?;
+    answer(&records::Listed::of(&subscription, &webhooks.missing(&subscription)))
 }
 
 fn webhooks(deps: &Deps) -> Result<&Webhooks, ApiError> {

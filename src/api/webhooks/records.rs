@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::domain::CloseTime;
+use crate::domain::{CloseTime, LedgerSet};
 use crate::webhooks::replay::Replayed as Done;
 use crate::webhooks::rows::{Attempt, Delivery, Number, State};
 use crate::webhooks::subscription::Subscription;
@@ -10,6 +10,11 @@ use crate::webhooks::subscription::Subscription;
 /// A time in UNIX milliseconds.
 fn time(milliseconds: u64) -> String {
     CloseTime::Milliseconds(milliseconds).to_string()
+}
+
+/// First and last ledger of each range.
+fn ranges(ledgers: &LedgerSet) -> Vec<[u32; 2]> {
+    ledgers.ranges().iter().map(|range| [range.first.0, range.last.0]).collect()
 }
 
 /// An item of `GET /webhooks/list`. Fields after `topic4` are additive.
@@ -28,11 +33,13 @@ pub(super) struct Listed<'a> {
     disabled_reason: Option<String>,
     failing_since: Option<String>,
     deliveries_waiting: u64,
+    missing_ledgers: Vec<[u32; 2]>,
     created_at: String,
 }
 
 impl<'a> Listed<'a> {
-    pub(super) fn of(subscription: &'a Subscription) -> Self {
+    /// A subscription, and ledgers whose events it should have had.
+    pub(super) fn of(subscription: &'a Subscription, missing: &LedgerSet) -> Self {
         let definition = &subscription.definition;
         let state = subscription.state();
         let [topic1, topic2, topic3, topic4] = definition.topics.each_ref().map(Option::as_deref);
@@ -50,6 +57,7 @@ impl<'a> Listed<'a> {
             disabled_reason: state.disabled_reason,
             failing_since: state.failing_since.map(time),
             deliveries_waiting: subscription.waiting(),
+            missing_ledgers: ranges(missing),
             created_at: time(definition.made),
         }
     }
@@ -124,11 +132,10 @@ pub(super) struct Replayed {
 
 impl Replayed {
     pub(super) fn of(done: &Done) -> Self {
-        let missing = done.missing.ranges().iter().map(|range| [range.first.0, range.last.0]);
         Self {
             deliveries: done.deliveries,
             next: done.next.map(|ledger| ledger.0),
-            missing_ledgers: missing.collect(),
+            missing_ledgers: ranges(&done.missing),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `orrery webhooks listen`: a receiver for development, which shows what arrives and whether it may be
 //! believed.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +17,9 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use orrery::service::unix_now;
 use orrery::webhooks::signature::{self, SignatureError};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -130,52 +133,93 @@ impl Listen {
         checked: &Option<Result<(), SignatureError>>,
     ) -> Result<(), Failure> {
         let delivery = text_of(headers, signature::DELIVERY).unwrap_or_default();
-        let payload: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         let (verified, problem) = match checked {
             None => (None, None),
             Some(Ok(())) => (Some(true), None),
             Some(Err(error)) => (Some(false), Some(error.to_string())),
         };
         if self.json {
-            return output::print_json(&json!({
-                "verified": verified,
-                "problem": problem,
-                "delivery": delivery,
-                "payload": payload,
-            }));
+            let payload = serde_json::from_slice(body).ok();
+            return output::print_json(&Printed { verified, problem, delivery, payload });
         }
         let verdict = match (verified, problem) {
             (_, Some(problem)) => format!("REFUSED ({problem})"),
             (Some(true), None) => "verified".to_owned(),
             _ => "not checked".to_owned(),
         };
+        let payload: Payload<'_> = serde_json::from_slice(body).unwrap_or_default();
         output::print(&format!("{}\n", output::harmless(&line(&verdict, delivery, &payload))))
     }
 }
 
+/// A delivery as JSON.
+#[derive(Serialize)]
+struct Printed<'a> {
+    verified: Option<bool>,
+    problem: Option<String>,
+    delivery: &'a str,
+    /// As it came; none when it is no JSON.
+    payload: Option<&'a RawValue>,
+}
+
+/// What a line shows of a payload. Values of contracts stay as they are written: they may nest deeper than JSON is
+/// parsed.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Payload<'a> {
+    #[serde(borrow)]
+    event: Event<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Event<'a> {
+    contract_id: Value,
+    id: Value,
+    ledger: Value,
+    #[serde(borrow)]
+    body: Body<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Body<'a> {
+    #[serde(borrow)]
+    v0: BodyV0<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct BodyV0<'a> {
+    #[serde(borrow)]
+    topics: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
 /// One line about a delivery: verdict, ledger and id of the event, contract, topics and data.
-fn line(verdict: &str, delivery: &str, payload: &Value) -> String {
-    let event = &payload["event"];
+fn line(verdict: &str, delivery: &str, payload: &Payload<'_>) -> String {
+    let Event { contract_id, id, ledger, body } = &payload.event;
     let plain = |value: &Value| match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let (body, contract) = (&event["body"]["v0"], plain(&event["contract_id"]));
-    let topics = body["topics"].as_array().map_or(&[][..], Vec::as_slice);
-    let topics = topics.iter().map(value).collect::<Vec<_>>().join(" ");
-    let (ledger, id) = (plain(&event["ledger"]), plain(&event["id"]));
-    let data = value(&body["data"]);
+    let [contract, id, ledger] = [contract_id, id, ledger].map(plain);
+    let topics = body.v0.topics.iter().map(|topic| value(topic.get()));
+    let topics = topics.collect::<Vec<_>>().join(" ");
+    let data = body.v0.data.map_or("null".to_owned(), |data| value(data.get()));
     format!("{verdict}  ledger {ledger}  event {id}  {contract}  [{topics}]  {data}  ({delivery})")
 }
 
 /// A decoded value without the name of its type where that goes without saying.
-fn value(value: &Value) -> String {
-    let single = value.as_object().filter(|object| object.len() == 1);
-    match single.and_then(|object| object.values().next()) {
-        Some(Value::String(text)) => text.clone(),
-        Some(inner @ (Value::Number(_) | Value::Bool(_))) => inner.to_string(),
-        _ => value.to_string(),
+fn value(text: &str) -> String {
+    let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
+    let single = members.values().next().filter(|_| members.len() == 1).map(|inner| inner.get());
+    match single.map(|inner| (inner, serde_json::from_str(inner))) {
+        Some((_, Ok(Value::String(inner)))) => inner,
+        Some((inner, Ok(Value::Number(_) | Value::Bool(_)))) => inner.to_owned(),
+        _ => text.to_owned(),
     }
 }
 
@@ -199,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_line_shows_what_an_event_is_about() {
-        let payload = json!({
+        let payload = serde_json::json!({
             "event": {
                 "ext": "v0", "contract_id": "CA…", "type_": "contract", "id": 7, "ledger": 42,
                 "body": {"v0": {
@@ -208,12 +252,26 @@ mod tests {
                 }},
             },
             "tx_hash": "00",
-        });
+        })
+        .to_string();
+        let payload = serde_json::from_str(&payload).unwrap();
         assert_eq!(
             line("verified", "d1", &payload),
             "verified  ledger 42  event 7  CA…  [transfer GA… {\"vec\":[{\"u32\":1}]}]  \
              340282366920938463463  (d1)"
         );
-        assert_eq!(line("x", "", &Value::Null), "x  ledger -  event -  -  []  null  ()");
+        let nothing = Payload::default();
+        assert_eq!(line("x", "", &nothing), "x  ledger -  event -  -  []  null  ()");
+    }
+
+    #[test]
+    fn a_line_shows_values_that_nest_deeper_than_json_is_parsed() {
+        let deep = "{\"vec\":[".repeat(300) + "\"void\"" + &"]}".repeat(300);
+        let body = format!(
+            "{{\"event\":{{\"id\":7,\"body\":{{\"v0\":{{\"topics\":[],\"data\":{deep}}}}}}}}}"
+        );
+        let payload = serde_json::from_str(&body).unwrap();
+        assert_eq!(line("x", "d", &payload), format!("x  ledger -  event 7  -  []  {deep}  (d)"));
+        assert_eq!(serde_json::from_str::<&RawValue>(&body).unwrap().get(), body);
     }
 }

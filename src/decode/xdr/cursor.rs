@@ -24,17 +24,23 @@ pub enum XdrError {
     #[error("a padding byte is not zero")]
     NonZeroPadding,
     /// Values are nested too deeply.
-    #[error("values are nested more than {} levels deep", Depth::LIMIT.0)]
+    #[error("values are nested more than {DEEPEST} levels deep")]
     TooDeep,
 }
+
+/// Levels that values may nest in one ledger, counted as `stellar-xdr` counts them. Real ledgers stay below 100, but
+/// whoever pays for a transaction decides how deep it is, and no ledger that the network closes may be refused. A core
+/// reads 1,500 levels (`marshaling_stack_limit` of xdrpp, as stellar-core sets it). It counts structures, unions and
+/// lists, of which `stellar-xdr` makes four levels of three where lists nest.
+pub const DEEPEST: u32 = 2000;
 
 /// How many levels of nesting are still allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth(u32);
 
 impl Depth {
-    /// Levels allowed in one ledger. Real ledgers stay below 100; the stack is safe far beyond 500.
-    pub const LIMIT: Self = Self(500);
+    /// Levels allowed in one ledger: [`DEEPEST`].
+    pub const LIMIT: Self = Self(DEEPEST);
 
     /// The allowance one level further down.
     #[inline(always)]

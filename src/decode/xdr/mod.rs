@@ -27,7 +27,7 @@ pub use blocks::*;
 pub use close_meta::*;
 pub use common::*;
 pub use contract::*;
-pub use cursor::{Cursor, Depth, XdrError};
+pub use cursor::{Cursor, DEEPEST, Depth, XdrError};
 pub use entries::*;
 pub use ledger::*;
 pub use operations::*;

@@ -184,6 +184,18 @@ impl Store {
         self.consumers.lock().get(name).is_some_and(|consumer| consumer.lost.contains(ledger))
     }
 
+    /// Ledgers that came after a place and are lost to a consumer.
+    pub fn lost_after(&self, name: &str, place: u64) -> LedgerSet {
+        let lost = self.consumers.lock().get(name).map(|it| it.lost.clone()).unwrap_or_default();
+        let mut later = LedgerSet::default();
+        if !lost.is_empty() {
+            for range in self.coverage.read().ranges_after(place) {
+                later.insert_all(&lost.within(range));
+            }
+        }
+        later
+    }
+
     /// A consumer has nothing to write for the ledgers up to a place, but that these are lost to it. It is
     /// written with the consumer's next write, or before retention removes anything that depends on it.
     pub fn passed(&self, name: &str, place: u64, lost: &LedgerSet) {

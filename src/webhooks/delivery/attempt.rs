@@ -52,8 +52,8 @@ impl Drop for Guard {
     }
 }
 
-/// Makes an attempt.
-pub async fn make(
+/// Makes an attempt. Whatever becomes of what this returns, and if nobody ever polls it, `tell` hears of the end.
+pub fn make(
     job: Job,
     subscription: Arc<Subscription>,
     secret: Secret,
@@ -61,12 +61,14 @@ pub async fn make(
     post: Post,
     clock: Clock,
     tell: Sender<Message>,
-) {
+) -> impl Future<Output = ()> + Send + 'static {
     let id = job.queued.number.id(&subscription.definition.tag);
-    let headers = signature::headers(secret.reveal(), &id, clock() / 1000, &body);
     let mut guard = Guard { ended: Some(Ended { job, attempted: None }), tell };
-    let attempted = post(subscription, headers, body).await;
-    if let Some(ended) = &mut guard.ended {
-        ended.attempted = Some(attempted);
+    async move {
+        let headers = signature::headers(secret.reveal(), &id, clock() / 1000, &body);
+        let attempted = post(subscription, headers, body).await;
+        if let Some(ended) = &mut guard.ended {
+            ended.attempted = Some(attempted);
+        }
     }
 }

@@ -18,7 +18,6 @@ use super::notes::{Note, Outcome};
 use super::server::{Server, Turn, Unit};
 use super::{Busy, DeliveryDeps, LAST_ATTEMPTS, Mailbox, Message};
 use crate::budget::{Budget, Holder, Share};
-use crate::priority::PromptRuntime;
 use crate::store::{ConsumerView, Store, StoreError};
 use crate::webhooks::rows::{
     Class, DELIVERIES, Delivery, PAYLOADS, QUEUE, Queued, delivery_key, payload_key,
@@ -55,7 +54,6 @@ enum Sent {
 
 pub struct Dispatcher {
     deps: DeliveryDeps,
-    runtime: PromptRuntime,
     places: Budget,
     mailbox: Mailbox,
     notes: Sender<Note>,
@@ -76,16 +74,9 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    pub fn new(
-        deps: DeliveryDeps,
-        runtime: PromptRuntime,
-        places: Budget,
-        mailbox: Mailbox,
-        notes: Sender<Note>,
-    ) -> Self {
+    pub fn new(deps: DeliveryDeps, places: Budget, mailbox: Mailbox, notes: Sender<Note>) -> Self {
         Self {
             deps,
-            runtime,
             places,
             mailbox,
             notes,
@@ -437,7 +428,7 @@ impl Dispatcher {
             Arc::clone(&self.deps.clock),
             self.mailbox.0.clone(),
         );
-        let task = self.runtime.handle().spawn(task);
+        let task = self.deps.runtime.handle().spawn(task);
         self.flights.insert(flight, (task.abort_handle(), queued.subscription));
         self.deps.metrics.webhooks_in_flight_are(self.flights.len());
     }

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use stellar_xdr as x;
 use x::{Limits, ReadXdr, WriteXdr};
 
-use orrery::decode::{DecodeError, EventType, Placement};
+use orrery::decode::{DEEPEST, DecodeError, EventType, Placement};
 use orrery::domain::{ContractId, Hash32, LedgerSeq, NetworkId, RpcEventId, TxHash};
 
 pub use ledger::{Account, Event, Ledger, Transaction};
@@ -36,7 +36,17 @@ pub enum Error {
 /// When the bytes are not exactly one `LedgerCloseMeta`, or when its envelopes and results do not
 /// belong together on this network.
 pub fn decode(raw: &[u8], network: &NetworkId) -> Result<Ledger, Error> {
-    let meta = x::LedgerCloseMeta::from_xdr(raw, Limits { depth: 500, len: raw.len() })?;
+    with_stack(|| decode_all(raw, network))
+}
+
+/// Runs something with a stack on which whatever a ledger may nest is decoded whole.
+pub fn with_stack<T>(work: impl FnOnce() -> T) -> T {
+    const STACK: usize = 64 << 20;
+    stacker::maybe_grow(STACK / 2, STACK, work)
+}
+
+fn decode_all(raw: &[u8], network: &NetworkId) -> Result<Ledger, Error> {
+    let meta = x::LedgerCloseMeta::from_xdr(raw, Limits { depth: DEEPEST, len: raw.len() })?;
     if meta.to_xdr(Limits::none())? != raw {
         return Err(Error::NotCanonical);
     }
