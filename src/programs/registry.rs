@@ -81,6 +81,12 @@ impl Registry {
         })
     }
 
+    /// Keeps programs from being added and removed until it is dropped.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> parking_lot::RwLockReadGuard<'_, BTreeMap<ProgramId, Arc<Entry>>> {
+        self.entries.read()
+    }
+
     /// A program by number.
     pub(super) fn get(&self, id: ProgramId) -> Option<Arc<Entry>> {
         self.entries.read().get(&id).cloned()

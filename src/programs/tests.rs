@@ -66,7 +66,7 @@ static CHAIN: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 });
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
-    let settings = EngineSettings { concurrent_runs: 1, ..EngineSettings::new("".into()) };
+    let settings = EngineSettings { concurrent_runs: 4, ..EngineSettings::new("".into()) };
     Engine::new(settings).unwrap()
 });
 
@@ -88,6 +88,7 @@ fn text_module(body: &str, value: &str) -> Vec<u8> {
     let wanted = [
         "has_contract_data",
         "get_ledger_sequence",
+        "get_ledger_version",
         "map_new",
         "map_put",
         "bytes_new_from_linear_memory",
@@ -215,11 +216,15 @@ impl Parts {
         durability: Durability,
         contracts: Option<BTreeSet<ContractId>>,
     ) {
-        let xdr = &CHAIN[(ledger - FIRST) as usize];
+        let options = IndexOptions { contracts, ..IndexOptions::default() };
+        self.add_xdr(&CHAIN[(ledger - FIRST) as usize], durability, &options);
+    }
+
+    /// Stores a ledger that need not be one of the network's.
+    fn add_xdr(&self, xdr: &[u8], durability: Durability, options: &IndexOptions) {
         let network = network();
         let view = decode(xdr, network.id()).unwrap();
-        let options = IndexOptions { contracts, ..IndexOptions::default() };
-        let prepared = PreparedLedger::new(&view, &options).unwrap();
+        let prepared = PreparedLedger::new(&view, options).unwrap();
         self.store.commit(prepared, durability).unwrap();
     }
 

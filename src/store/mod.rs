@@ -29,6 +29,7 @@ mod known_entries;
 mod ledger_batch;
 mod ledgers;
 mod listings;
+mod lock;
 mod log_files;
 mod options;
 mod positions;
@@ -49,7 +50,7 @@ mod writer_thread;
 mod writes;
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,6 +95,7 @@ use feed::{Consumers, Listener};
 use following::DurableEvents;
 use generation::Generations;
 use listings::Listings;
+use lock::DirectoryLock;
 use runs::{Run, Runs};
 use writer_thread::WriterThread;
 
@@ -104,7 +106,6 @@ const PRIVATE: u32 = 0o700;
 const NOT_OWNER: u32 = 0o077;
 /// Bit of a directory in which every account may make files, such as `/tmp`.
 const STICKY: u32 = 0o1000;
-const LOCK_FILE: &str = "orrery.lock";
 const PASSPHRASE_ROW: &[u8] = b"passphrase";
 const TOTALS_ROW: &[u8] = b"totals";
 
@@ -132,8 +133,8 @@ pub struct Store {
     totals: RwLock<Totals>,
     durable_events: DurableEvents,
     generations: Generations,
-    /// Held, not read: the operating system lets it go when the process ends, however it ends.
-    _lock: File,
+    /// Held, not read, and let go of last.
+    _lock: DirectoryLock,
 }
 
 /// What a store has besides what every store has.
@@ -201,7 +202,7 @@ impl Store {
             return Err(StoreError::Empty(directory.to_owned()));
         }
         DirBuilder::new().recursive(true).mode(PRIVATE).create(directory).map_err(io)?;
-        let lock = lock(directory)?;
+        let lock = DirectoryLock::take(directory)?;
         make_private(directory, &lock);
         Self::open_locked(directory, network, extensions, lock)
             .map_err(|error| error.while_reading(directory))
@@ -211,7 +212,7 @@ impl Store {
         directory: &Path,
         network: Option<&Network>,
         Extensions { indexes, consumers }: Extensions,
-        lock: File,
+        lock: DirectoryLock,
     ) -> Result<Self, StoreError> {
         let raw = directory.join(RAW_DIRECTORY);
         let acknowledged = Acknowledged::open(directory)?;
@@ -412,7 +413,7 @@ impl Totals {
 /// Closes a directory that is there already to other accounts. Where that is not possible, or the directory
 /// is one that accounts share, it is said and nothing is changed: whoever works in it, who made `lock`,
 /// must still be let in.
-fn make_private(directory: &Path, lock: &File) {
+fn make_private(directory: &Path, lock: &DirectoryLock) {
     let outcome = fs::metadata(directory).and_then(|metadata| {
         let mode = metadata.permissions().mode();
         if mode & NOT_OWNER == 0 {
@@ -432,17 +433,6 @@ fn make_private(directory: &Path, lock: &File) {
              set its mode to 0700",
             directory.display()
         ),
-    }
-}
-
-fn lock(directory: &Path) -> Result<File, StoreError> {
-    let path = directory.join(LOCK_FILE);
-    let io = |source| StoreError::Io { path: path.clone(), source };
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse(directory.to_owned())),
-        Err(TryLockError::Error(source)) => Err(io(source)),
     }
 }
 

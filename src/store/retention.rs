@@ -134,15 +134,14 @@ impl Store {
         Ok(true)
     }
 
-    /// The first ledger whose raw form is kept; the one after the newest when there is none.
-    pub(super) fn first_raw(&self) -> Result<LedgerSeq, StoreError> {
+    /// The first ledger whose raw form is kept, if any is.
+    pub(super) fn first_raw(&self) -> Result<Option<LedgerSeq>, StoreError> {
         let snapshot = self.database.snapshot();
         let mut rows = snapshot.rows(Family::LedgerXdr)?;
         rows.seek_to_first();
         let first = rows.key().and_then(LedgerKey::decode).map(|key| key.0);
         rows.status()?;
-        let after = || self.coverage.read().latest().and_then(LedgerSeq::next);
-        Ok(first.or_else(after).unwrap_or_default())
+        Ok(first)
     }
 
     fn prune_raw(&self, keep_from: LedgerSeq) -> Result<bool, StoreError> {

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
@@ -24,6 +25,7 @@ pub struct Service {
     child: Child,
     pub base: String,
     token: String,
+    log: Arc<Mutex<Vec<Value>>>,
 }
 
 /// A token of a data directory for an owner.
@@ -65,8 +67,13 @@ impl Service {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let base = format!("http://{}", listening_address(&mut child));
-        Self { child, base, token }
+        let (address, log) = listening_address(&mut child);
+        Self { child, base: format!("http://{address}"), token, log }
+    }
+
+    /// What it has written to its log since it listens.
+    pub fn log(&self) -> Vec<Value> {
+        self.log.lock().unwrap().clone()
     }
 
     /// The number of its process.
@@ -106,16 +113,23 @@ impl Service {
 
 /// Reads the log up to the line that tells the address, and goes on reading so that the log never
 /// fills its pipe.
-fn listening_address(child: &mut Child) -> String {
+fn listening_address(child: &mut Child) -> (String, Arc<Mutex<Vec<Value>>>) {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut seen = Vec::new();
     while let Some(Ok(line)) = lines.next() {
         let entry: Value = serde_json::from_str(&line).unwrap_or_default();
-        let fields = if entry["fields"].is_object() { &entry["fields"] } else { &entry };
-        if fields["message"] == "listening" {
-            let address = fields["address"].as_str().unwrap().to_owned();
-            std::thread::spawn(move || lines.for_each(drop));
-            return address;
+        if entry["message"] == "listening" {
+            let address = entry["address"].as_str().unwrap().to_owned();
+            let log = Arc::<Mutex<Vec<Value>>>::default();
+            let read = Arc::clone(&log);
+            std::thread::spawn(move || {
+                for line in lines.map_while(Result::ok) {
+                    // What is no JSON is shown as it is.
+                    let entry = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                    read.lock().unwrap().push(entry);
+                }
+            });
+            return (address, log);
         }
         seen.push(line);
     }

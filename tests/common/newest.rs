@@ -7,10 +7,10 @@ use orrery::domain::{ContractId, LedgerSeq, Network};
 use orrery::source::sandbox::{Request, Sandbox, SandboxConfig};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
-    Hash, Int128Parts, LedgerCloseMeta, LedgerCloseMetaV2, LedgerKey, LedgerKeyContractCode,
-    Limits, MuxedContract, ReadXdr, ScAddress, ScBytes, ScSpecEntry, ScSpecTypeDef,
-    ScSpecTypeOption, ScSpecTypeUdt, ScSpecUdtStructFieldV0, ScSpecUdtStructV0, ScString, ScVal,
-    TransactionMeta, WriteXdr,
+    Asset, ContractIdPreimage, Hash, HashIdPreimage, HashIdPreimageContractId, Int128Parts,
+    LedgerCloseMeta, LedgerCloseMetaV2, LedgerKey, LedgerKeyContractCode, Limits, MuxedContract,
+    ReadXdr, ScAddress, ScBytes, ScSpecEntry, ScSpecTypeDef, ScSpecTypeOption, ScSpecTypeUdt,
+    ScSpecUdtStructFieldV0, ScSpecUdtStructV0, ScString, ScVal, TransactionMeta, WriteXdr,
 };
 
 use crate::engine_text::{Data, env_imports, f, imports, sym, u32v, vec_of, void, word};
@@ -178,10 +178,13 @@ impl Newest {
         self.paid = self.sandbox.latest_ledger();
     }
 
-    /// The contract of the native asset.
+    /// The contract of the native asset: its id follows from the network's (CAP-46).
     pub fn native(&self) -> ContractId {
-        let assets = self.sandbox.asset_contracts();
-        assets.iter().find(|(name, _)| *name == "native").unwrap().1
+        let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
+            network_id: Hash(self.network.id().0),
+            contract_id_preimage: ContractIdPreimage::Asset(Asset::Native),
+        });
+        ContractId(Sha256::digest(preimage.to_xdr(Limits::none()).unwrap()).into())
     }
 
     fn point(&self, code: &[u8]) -> Request {

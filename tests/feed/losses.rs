@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery::store::{
-    Begins, Consumed, ConsumerSpec, Durability, EventQuery, FedLedger, Needs, Retention, Store,
-    StoreError, TopicFilter, TransactionQuery,
+    Begins, Consumed, ConsumerSpec, Durability, EventQuery, FedLedger, IndexOptions, Needs,
+    Retention, Store, StoreError, TopicFilter, TransactionQuery,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -14,6 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 use super::consumers::{FIRST, add, open, scratch};
+use crate::common::model::Universe;
 use crate::common::size;
 
 const LAST: u32 = FIRST + 29;
@@ -202,6 +203,32 @@ fn what_consumers_lose_is_told_to_the_ledger() {
         if let Err(panic) = history {
             eprintln!("history {seed}");
             std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// Where no raw ledger is kept, all are lost to who needs them, also those before the last sequence that
+/// there is.
+#[test]
+fn what_was_never_kept_is_lost_to_a_new_generation() {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let universe = Universe::random(&mut rng);
+    let options = IndexOptions { raw_ledgers: false, ..IndexOptions::default() };
+    for last in [40, u32::MAX] {
+        let directory = scratch();
+        let store = open(directory.path(), &CONSUMERS);
+        let mut previous = [0; 32];
+        for sequence in last - 4..=last {
+            let ledger = universe.ledger(&mut rng, sequence, previous);
+            previous = ledger.hash;
+            store.commit(ledger.prepare(&options), Durability::Synced).unwrap();
+        }
+        for spec in &CONSUMERS {
+            let second = store.begin_rebuild(spec.name).unwrap();
+            let lost = store.consumer(&second).unwrap().lost;
+            let all = LedgerSet::from(LedgerRange::new(last - 4, last));
+            let expected = if spec.needs.raw_ledgers { all } else { LedgerSet::default() };
+            assert_eq!(lost, expected, "{} up to {last}", spec.name);
         }
     }
 }

@@ -25,6 +25,7 @@ mod common {
     pub mod terminal;
 }
 
+mod compiler;
 mod costly;
 mod engine_check;
 mod engine_compiled;

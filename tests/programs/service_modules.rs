@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use orrery::domain::ContractId;
+use orrery::domain::{ContractId, Network, ProgramId};
+use orrery::store::Store;
+use reqwest::blocking::RequestBuilder;
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
@@ -17,7 +19,7 @@ use crate::common::size;
 use crate::costly::{FUNCTION, joins, shapes};
 use crate::engine_world::module;
 use crate::network::{Chain, built, call};
-use crate::service::{Owner, Scene};
+use crate::service::{Owner, PASSPHRASE, Scene};
 
 /// How much the service's memory may grow by whatever modules it is sent.
 const GROWTH: u64 = 256 << 20;
@@ -202,6 +204,66 @@ fn compiled_code_that_somebody_else_wrote_is_not_run() {
     for (file, content) in files.iter().zip(contents) {
         assert_eq!(fs::read(file).unwrap(), content, "it was compiled anew");
     }
+}
+
+/// Asks under an id, and asserts that it fails and that the answer, without what is inside, is this.
+fn fails(owner: &Owner, id: &str, request: RequestBuilder, status: u16, told: &Value) {
+    let answer = request.bearer_auth(owner.token()).header("X-Request-Id", id).send().unwrap();
+    assert_eq!(answer.headers()["x-request-id"], id);
+    assert_eq!((answer.status().as_u16(), answer.json::<Value>().unwrap()), (status, told.clone()));
+}
+
+#[test]
+fn why_something_fails_inside_is_written_to_the_log_and_not_to_the_client() {
+    let scene = Scene::new();
+    {
+        let service = Service::start(scene.path());
+        let owner = scene.owner(&service, "ana");
+        owner.post("deploy", &wanted(&built("counter_program"), "counter", ContractId([1; 32])));
+    }
+    {
+        let network = Network::from_passphrase(PASSPHRASE);
+        let store = Store::open(scene.path(), Some(&network)).unwrap();
+        store.change_programs(|it| it.put_execution(ProgramId(1), 1, b"no record")).unwrap();
+    }
+    let service = Service::start(scene.path());
+    let owner = scene.owner(&service, "ana");
+    let line_with = |name: &str, value: &str| {
+        let is = |line: &&Value| line[name] == value;
+        owner.wait("the log tells", |_| service.log().iter().any(|line| is(&line)));
+        let log = service.log();
+        let lines: Vec<_> = log.iter().filter(is).cloned().collect();
+        <[Value; 1]>::try_from(lines).expect("one line for one request")
+    };
+    let inside = json!({
+        "code": "internal",
+        "error": "the service failed on this request: try again, and give the operator the request id \
+                  when it persists",
+    });
+    for id in ["the-first", "the-second"] {
+        let path = "/rest/retroshade/1/executions";
+        fails(&owner, id, HTTP.get(owner.base(path)), 500, &inside);
+        let [line] = line_with("id", id);
+        assert_eq!((&line["level"], &line["path"]), (&json!("ERROR"), &json!(path)));
+        assert!(line["cause"].as_str().unwrap().contains("the record of a run"), "{line}");
+    }
+    // Whose tables cannot be read is known without a request.
+    let tables = scene.path().join("tables");
+    fs::remove_dir_all(&tables).unwrap();
+    fs::write(&tables, "this is no directory").unwrap();
+    let cannot = json!({
+        "code": "not_ready",
+        "error": "the tables cannot be read right now; try again",
+    });
+    let bob = scene.owner(&service, "bob");
+    let query = json!({ "query": "SELECT 1" });
+    let query = HTTP.post(bob.base("/rest/retroshade/query")).json(&query);
+    fails(&bob, "the-third", query, 503, &cannot);
+    let [line] = line_with("owner", "bob");
+    let (level, message) = (&line["level"], line["message"].as_str().unwrap());
+    assert_eq!(level, "WARN");
+    assert!(message.contains(tables.to_str().unwrap()), "{line}");
+    assert!(message.contains("Not a directory"), "{line}");
 }
 
 #[test]

@@ -164,6 +164,7 @@ fn whoever_follows_the_cursors_of_interrupted_walks_meets_every_row_once() {
         let mut questions = Questions {
             rng: &mut rng,
             universe: &universe,
+            sequences: 90..=160,
             hashes: Vec::new(),
             positions: model.transactions.keys().copied().collect(),
             last_event: model.events.len() as u64,

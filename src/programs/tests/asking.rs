@@ -1,8 +1,9 @@
 //! Programs that ask a server for entries, and servers that do not answer.
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use stellar_xdr::{
     ContractDataEntry, ExtensionPoint, LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey,
     LedgerKeyContractData, ScVal,
@@ -10,7 +11,7 @@ use stellar_xdr::{
 
 use super::*;
 use crate::programs::records;
-use crate::programs::state::{UpstreamAnswer, UpstreamEntry, UpstreamError};
+use crate::programs::state::{LookupLimits, UpstreamAnswer, UpstreamEntry, UpstreamError};
 
 /// Answers as a test says; of data of contracts it says that they have been there for long.
 pub(super) struct Answers<F>(pub F);
@@ -110,16 +111,10 @@ fn a_server_that_is_behind_holds_up_its_askers_alone() {
     assert_eq!(scene.health("programs"), Some(Component::Up(None)));
 }
 
-#[test]
-fn a_run_that_asks_for_too_many_entries_fails() {
-    let asked = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&asked);
-    let scene = Scene::asking(Answers(move |keys: &[LedgerKey]| {
-        count.fetch_add(keys.len() as u64, Ordering::Relaxed);
-        Ok(())
-    }));
-    // Numbers as keys; no two ledgers ask for the same.
-    let many = module(
+/// A program that looks for a thousand entries of which nothing is stored. Numbers are their keys; no two
+/// ledgers ask for the same.
+fn asks_for_many() -> Vec<u8> {
+    module(
         "(local.set $i (i64.const 0))
          (loop $next
            (drop (call $has_contract_data
@@ -129,8 +124,18 @@ fn a_run_that_asks_for_too_many_entries_fails() {
              (i64.const 1)))
            (local.set $i (i64.add (local.get $i) (i64.const 1)))
            (br_if $next (i64.lt_u (local.get $i) (i64.const 1000))))",
-    );
-    let id = scene.deploy("ana", "many", &many, market()).unwrap().id;
+    )
+}
+
+#[test]
+fn a_run_that_asks_for_too_many_entries_fails() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let scene = Scene::asking(Answers(move |keys: &[LedgerKey]| {
+        count.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }));
+    let id = scene.deploy("ana", "many", &asks_for_many(), market()).unwrap().id;
     scene.add_all(60..=62);
     scene.settle();
     let runs = records::executions(&scene.store, id, None, 500).unwrap();
@@ -143,4 +148,119 @@ fn a_run_that_asks_for_too_many_entries_fails() {
     let asked = asked.load(Ordering::Relaxed);
     assert!(asked <= runs.len() as u64 * (64 + 200), "{asked} for {} runs", runs.len());
     assert!(!scene.is_down());
+}
+
+/// Takes a while for each answer, and notes how much time each question had.
+struct Slow(Arc<Mutex<Vec<Duration>>>);
+
+impl Slow {
+    const TAKES: Duration = Duration::from_millis(20);
+}
+
+impl Upstream for Slow {
+    fn look_up(
+        &self,
+        keys: &[LedgerKey],
+        within: Duration,
+    ) -> Result<UpstreamAnswer, UpstreamError> {
+        self.0.lock().push(within);
+        std::thread::sleep(Self::TAKES);
+        Ok(UpstreamAnswer { as_of: LedgerSeq(1000), entries: keys.iter().map(old).collect() })
+    }
+}
+
+#[test]
+fn all_questions_of_a_run_have_one_time_together() {
+    let usual = LookupLimits { entries: 64, time: Duration::from_secs(5) };
+    assert_eq!(Settings::default().lookups, usual);
+    // With one call in all, every question is of one run.
+    let calls = |ledger| {
+        let scene = Scene::asking(Answers(|_: &[LedgerKey]| Ok(())));
+        let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+        scene.add(ledger, Durability::Synced);
+        scene.settle();
+        scene.rows(id).len()
+    };
+    let ledger = (60..=LAST).find(|ledger| calls(*ledger) == 1).unwrap();
+    let time = 5 * Slow::TAKES;
+    let lookups = LookupLimits { time, ..usual };
+    let had = Arc::new(Mutex::new(Vec::new()));
+    let settings = Settings { lookups, ..Settings::default() };
+    let scene = Scene::with(settings, Some(Arc::new(Slow(Arc::clone(&had)))));
+    let id = scene.deploy("ana", "many", &asks_for_many(), market()).unwrap().id;
+    scene.add(ledger, Durability::Synced);
+    scene.settle();
+    let runs = records::executions(&scene.store, id, None, 500).unwrap();
+    let errors: Vec<_> = runs.iter().map(|run| run.error.as_deref()).collect();
+    let fault = "looking up entries that are not stored took more than 0.1 s";
+    let had = std::mem::take(&mut *had.lock());
+    assert_eq!(errors, [Some(fault)], "questions had {had:?}");
+    assert!(!runs[0].state_unavailable && Duration::from_micros(runs[0].micros) >= time);
+    assert!(had[0] <= time && had.len() <= 5, "{had:?}");
+    assert!(had.windows(2).all(|pair| pair[1] + Slow::TAKES <= pair[0]), "{had:?}");
+}
+
+/// Keeps all questions until it is opened.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut is_open = self.is_open.lock();
+        self.opened.wait_while(&mut is_open, |is_open| !*is_open);
+    }
+}
+
+/// Opens it, also when the test fails before.
+struct Opens<'g>(&'g Gate);
+
+impl Drop for Opens<'_> {
+    fn drop(&mut self) {
+        *self.0.is_open.lock() = true;
+        self.0.opened.notify_all();
+    }
+}
+
+#[test]
+fn questions_are_counted_for_the_owner_of_the_program() {
+    let gate = Arc::new(Gate::default());
+    let before_answers = Arc::clone(&gate);
+    let scene = Scene::asking(Answers(move |_: &[LedgerKey]| {
+        before_answers.pass();
+        Ok(())
+    }));
+    let deploy = |owner, project| scene.deploy(owner, project, &module(""), market()).unwrap().id;
+    let anas = ["one", "two", "three"].map(|project| deploy("ana", project));
+    let bobs = deploy("bob", "four");
+    scene.add_all(60..=65);
+    let questions = scene.runner.questions.as_ref().unwrap();
+    let wait_for = |asked, waiting| {
+        let begun = Instant::now();
+        loop {
+            let usage = questions.usage();
+            if (usage.taken, usage.waiting) == (asked, waiting) {
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{usage:?}");
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        let _opens = Opens(&gate);
+        let scene = &scene;
+        for id in anas {
+            scope.spawn(move || scene.live.turn(id));
+        }
+        // Two of one owner's are asked at a time, however many programs ask; others do not wait for that.
+        wait_for(2, 1);
+        scope.spawn(|| scene.live.turn(bobs));
+        wait_for(3, 1);
+    });
+    scene.settle();
+    for id in anas.into_iter().chain([bobs]) {
+        assert!(!scene.rows(id).is_empty());
+    }
 }

@@ -1,15 +1,18 @@
 //! What fails, who is stopped by it, and what is made up for later.
 
 use sha2::{Digest, Sha256};
-use stellar_xdr::{LedgerCloseMeta, Limits, ReadXdr, WriteXdr};
+use stellar_xdr::{LedgerCloseMeta, LedgerKey, Limits, ReadXdr, ScVal, WriteXdr};
 
+use super::asking::Answers;
 use super::*;
 use crate::programs::backfill::State;
 use crate::programs::begun::Begun;
 use crate::programs::records::{self, Execution, LONGEST_SENTENCE, RunSource};
+use crate::programs::rows::RunRows;
 use crate::programs::runner::{Effects, PART_BYTES};
 use crate::programs::state::applied_protocol;
 use crate::programs::writing::{MOST_ERRORS_IN_A_ROW, Wrote};
+use crate::store::Retention;
 
 /// Fails in ledgers of which this holds.
 fn failing(condition: &str) -> Vec<u8> {
@@ -296,6 +299,41 @@ fn a_deploy_has_its_place_in_the_feed_while_ledgers_come() {
     });
 }
 
+/// Between the write that makes a program and the moment from which it is one of all, ledgers come, and
+/// retention may remove them.
+#[test]
+fn what_comes_in_the_middle_of_a_deploy_is_for_the_program() {
+    let code = module("");
+    let expected: BTreeSet<_> = rows_of(&code).into_keys().collect();
+    for removed in [None, Some(25)] {
+        let scene = Scene::asking(Answers(|_: &[LedgerKey]| Ok(())));
+        scene.add_all(FIRST..=9);
+        let id = ProgramId(1);
+        std::thread::scope(|scope| {
+            let held = scene.registry.held();
+            let deploy = scope.spawn(|| scene.deploy("ana", "seen", &code, market()));
+            while scene.store.program(id).unwrap().is_none() {
+                assert!(!deploy.is_finished());
+                std::thread::yield_now();
+            }
+            scene.add_all(10..=30);
+            if let Some(last) = removed {
+                let transactions = Some(30 - last);
+                let retention = Retention { transactions, ..Retention::default() };
+                while !scene.store.prune(&retention).unwrap().is_nothing() {}
+            }
+            drop(held);
+            assert_eq!(deploy.join().unwrap().unwrap().id, id);
+        });
+        scene.settle();
+        let first = removed.map_or(10, |last| last + 1);
+        let wanted = expected.iter().filter(|it| (first..=30).contains(&it.ledger.0));
+        assert!(scene.rows(id).keys().eq(wanted), "from ledger {first} on");
+        let missing = removed.map(|last| LedgerRange::new(10, last));
+        assert_eq!(scene.status(id).missing, missing.into_iter().collect());
+    }
+}
+
 #[test]
 fn a_ledger_that_emits_much_is_written_in_parts() {
     let settings = Settings {
@@ -360,29 +398,70 @@ fn large(bytes: u32) -> Vec<u8> {
     ))
 }
 
+/// Ledgers of the network up to `last`, as if it had come to another protocol in one of them.
+fn upgraded_in(ledger: u32, last: u32) -> impl Iterator<Item = Vec<u8>> {
+    let mut previous = None;
+    CHAIN[..=(last - FIRST) as usize].iter().zip(FIRST..).map(move |(xdr, sequence)| {
+        if sequence < ledger {
+            return xdr.clone();
+        }
+        let mut meta = LedgerCloseMeta::from_xdr(xdr, Limits::none()).unwrap();
+        let entry = match &mut meta {
+            LedgerCloseMeta::V0(meta) => &mut meta.ledger_header,
+            LedgerCloseMeta::V1(meta) => &mut meta.ledger_header,
+            LedgerCloseMeta::V2(meta) => &mut meta.ledger_header,
+        };
+        let header = &mut entry.header;
+        header.ledger_version += 1;
+        if let Some(hash) = previous.take() {
+            header.previous_ledger_hash = hash;
+        }
+        entry.hash.0 = Sha256::digest(header.to_xdr(Limits::none()).unwrap()).into();
+        previous = Some(entry.hash.clone());
+        meta.to_xdr(Limits::none()).unwrap()
+    })
+}
+
 #[test]
 fn the_ledger_of_an_upgrade_goes_by_the_rules_before_it() {
     let scene = Scene::new();
-    scene.add(FIRST, Durability::Synced);
-    let xdr = &CHAIN[1];
-    let mut meta = LedgerCloseMeta::from_xdr(xdr, Limits::none()).unwrap();
-    let header = match &mut meta {
-        LedgerCloseMeta::V0(meta) => &mut meta.ledger_header,
-        LedgerCloseMeta::V1(meta) => &mut meta.ledger_header,
-        LedgerCloseMeta::V2(meta) => &mut meta.ledger_header,
-    };
-    let old = header.header.ledger_version;
-    header.header.ledger_version += 1;
-    header.hash.0 = Sha256::digest(header.header.to_xdr(Limits::none()).unwrap()).into();
-    let upgraded = meta.to_xdr(Limits::none()).unwrap();
-    let network = network();
-    let view = decode(&upgraded, network.id()).unwrap();
-    let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
-    scene.store.commit(prepared, Durability::Synced).unwrap();
+    for xdr in upgraded_in(FIRST + 1, FIRST + 1) {
+        scene.add_xdr(&xdr, Durability::Synced, &IndexOptions::default());
+    }
+    let stored = |ledger| scene.store.ledger(LedgerSeq(ledger)).unwrap().unwrap().protocol;
+    let old = stored(FIRST);
+    assert_eq!(stored(FIRST + 1), old + 1);
     let protocol = |ledger| applied_protocol(&scene.store, LedgerSeq(ledger)).unwrap();
-    assert_eq!(scene.store.ledger(LedgerSeq(FIRST + 1)).unwrap().unwrap().protocol, old + 1);
     assert_eq!((protocol(FIRST), protocol(FIRST + 1)), (Some(old), Some(old)));
     assert_eq!((protocol(FIRST + 2), protocol(FIRST + 9)), (Some(old + 1), None));
+}
+
+#[test]
+fn programs_are_told_the_protocol_by_whose_rules_a_transaction_was_applied() {
+    let code = module_emitting("(call $get_ledger_version)");
+    let called: BTreeSet<u32> = rows_of(&code).keys().map(|it| it.ledger.0).collect();
+    // The network is upgraded in a ledger in which the market is called, as it is before and after.
+    let upgrade = *called.iter().find(|ledger| **ledger > 20).unwrap();
+    let scene = Scene::new();
+    let id = scene.deploy("ana", "seen", &code, market()).unwrap().id;
+    for xdr in upgraded_in(upgrade, LAST) {
+        scene.add_xdr(&xdr, Durability::Synced, &IndexOptions::default());
+    }
+    scene.settle();
+    let stored = |ledger| scene.store.ledger(LedgerSeq(ledger)).unwrap().unwrap().protocol;
+    let old = stored(upgrade - 1);
+    assert_eq!(stored(upgrade), old + 1);
+    let mut told = BTreeMap::new();
+    for (position, row) in scene.rows(id) {
+        let rows = RunRows::decode(&row).unwrap();
+        let fields = &rows.emits[0].fields;
+        assert_eq!((rows.emits.len(), fields.len()), (1, 1));
+        told.insert(position.ledger.0, fields[0].val.clone());
+    }
+    let by = |ledger| ScVal::U32(if ledger <= upgrade { old } else { old + 1 });
+    let expected = called.iter().map(|ledger| (*ledger, by(*ledger)));
+    assert_eq!(told, expected.collect(), "the upgrade is in ledger {upgrade}");
+    assert!(called.range(..upgrade).count() > 0 && called.range(upgrade + 1..).count() > 0);
 }
 
 #[test]

@@ -42,27 +42,35 @@ pub(super) struct Bucket<'a> {
 }
 
 impl<'a> Bucket<'a> {
-    /// Reads `scheme://bucket/prefix`; `url` is the same, parsed.
-    pub fn read(settings: &'a LakeSettings, url: &Url) -> Result<Self, LakeError> {
-        let scheme = url.scheme();
-        let plain = url.username().is_empty()
-            && url.password().is_none()
-            && (url.port(), url.query(), url.fragment()) == (None, None, None);
-        if !plain {
-            let form = format!("write it as {scheme}://bucket/prefix and nothing else");
-            return Err(settings.wrong(form));
-        }
-        // Not from the URL, which would change letters and dots.
-        let path = settings.address.split_once("://").map_or("", |(_, path)| path);
+    /// Reads `bucket/prefix`, which follows `scheme://` in the address. It is not read as a URL, which would
+    /// change letters and dots.
+    pub fn read(
+        settings: &'a LakeSettings,
+        scheme: &str,
+        path: &'a str,
+    ) -> Result<Self, LakeError> {
+        let noun = if scheme == "az" { "container" } else { "bucket" };
+        let wrong = |reason: &str, rest: &str| {
+            let reason = if reason.is_empty() { String::new() } else { format!("{reason}: ") };
+            Err(settings.wrong(format!("{reason}write {scheme}://{noun}/prefix{rest}")))
+        };
         let (name, prefix) = path.split_once('/').unwrap_or((path, ""));
+        if name.contains(['@', ':']) || path.contains(['?', '#']) {
+            return wrong("", " and nothing else");
+        }
+        if name.is_empty() {
+            return wrong(&format!("it names no {noun}"), "");
+        }
+        if !is_name(name) {
+            let has = "letters, digits, '.', '_' and '-' alone";
+            return wrong(&format!("the name of a {noun} has {has}"), "");
+        }
         let prefix = prefix.trim_matches('/');
         let bad = |word: &str| {
             matches!(word, "" | "." | "..") || word.contains(|c: char| c.is_ascii_control())
         };
-        if !is_name(name) || (!prefix.is_empty() && prefix.split('/').any(bad)) {
-            return Err(settings.wrong(format!(
-                "write it as {scheme}://bucket/prefix, without . and .. in it, and nothing empty"
-            )));
+        if !prefix.is_empty() && prefix.split('/').any(bad) {
+            return wrong("", ", without . and .. in it, and nothing empty");
         }
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         Ok(Self { settings, name, prefix })
@@ -315,7 +323,8 @@ mod tests {
         ] {
             let endpoint = endpoint.map(str::to_owned);
             let settings = LakeSettings { endpoint, ..LakeSettings::at(address) };
-            let bucket = Bucket::read(&settings, &Url::parse(address).unwrap()).unwrap();
+            let path = address.strip_prefix("s3://").unwrap();
+            let bucket = Bucket::read(&settings, "s3", path).unwrap();
             let key = AccessKey { id: "a".into(), secret: "b".into(), session_token: None };
             let store = bucket.s3_builder(region, Some(key), |_| None).unwrap().build().unwrap();
             let (path, soon) = (Path::from("a/b"), Duration::from_secs(60));

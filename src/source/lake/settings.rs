@@ -105,34 +105,44 @@ impl LakeSettings {
     ) -> Result<Arc<dyn LakeFiles>, LakeError> {
         self.check_extension()?;
         let environment = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
-        if !self.address.contains("://") {
+        let Some((scheme, path)) = self.address.split_once("://") else {
             self.only_for_buckets()?;
             return match &*self.address {
                 "" => Err(self.wrong("it is empty: give a directory or an address")),
                 path => Ok(Arc::new(Directory::new(path))),
             };
-        }
-        let url = Url::parse(&self.address).map_err(|error| self.wrong(error))?;
-        if self.region.is_some() && url.scheme() != "s3" {
+        };
+        let scheme = scheme.to_ascii_lowercase();
+        if self.region.is_some() && scheme != "s3" {
             return Err(self.wrong("a region belongs to s3:// addresses: remove it"));
         }
-        let remote = match url.scheme() {
-            "s3" => Bucket::read(self, &url)?.s3(environment)?,
-            "gs" => Bucket::read(self, &url)?.google(environment)?,
-            "az" => Bucket::read(self, &url)?.azure(environment)?,
+        let remote = match &*scheme {
+            "s3" => Bucket::read(self, &scheme, path)?.s3(environment)?,
+            "gs" => Bucket::read(self, &scheme, path)?.google(environment)?,
+            "az" => Bucket::read(self, &scheme, path)?.azure(environment)?,
             "http" | "https" => {
                 self.only_for_buckets()?;
-                web_server(self, url)?
+                let wrong = |error| {
+                    self.wrong(format!(
+                        "it is no address of a web server ({error}): write {scheme}://host/path"
+                    ))
+                };
+                web_server(self, Url::parse(&self.address).map_err(wrong)?)?
             }
             "file" => {
                 self.only_for_buckets()?;
-                let path = url.to_file_path();
-                let wrong = |()| self.wrong("it is no path on this machine: write file:///path");
-                return Ok(Arc::new(Directory::new(path.map_err(wrong)?)));
+                let path = Url::parse(&self.address).ok().and_then(|url| url.to_file_path().ok());
+                let wrong = || self.wrong("it is no path on this machine: write file:///path");
+                return Ok(Arc::new(Directory::new(path.ok_or_else(wrong)?)));
             }
-            scheme => {
+            _ => {
+                let is_scheme = |c: u8| c.is_ascii_alphanumeric() || b"+-.".contains(&c);
+                let begins = match scheme.bytes().all(is_scheme) {
+                    true => format!("{scheme}://"),
+                    false => "what it begins with".to_owned(),
+                };
                 return Err(self.wrong(format!(
-                    "{scheme}:// is not known: give a directory, http://, https://, \
+                    "{begins} is not known: give a directory, http://, https://, \
                      s3://bucket/prefix, gs://bucket/prefix or az://container/prefix (other stores \
                      speak S3 at an endpoint of theirs)"
                 )));
@@ -229,14 +239,32 @@ mod tests {
         for (settings, reason) in [
             (at(""), "it is empty"),
             (at("ftp://bucket/x"), "ftp:// is not known"),
+            (at("me:secret@host://x"), "what it begins with is not known"),
             (at("az://container/x"), "AZURE_STORAGE_ACCOUNT"),
-            (at("s3://a b/x"), "invalid domain character"),
-            (at("gs://bucket/a//b"), "nothing empty"),
-            (at("s3:///prefix"), "s3://bucket/prefix"),
+            (
+                at("s3://a b/x"),
+                "the lake address s3://a b/x cannot be used: the name of a bucket has letters, digits, \
+                 '.', '_' and '-' alone: write s3://bucket/prefix",
+            ),
+            (at("gs://bücket"), "the name of a bucket has letters"),
+            (at("az://a+b/x"), "the name of a container has letters"),
+            (
+                at("gs://bucket/a//b"),
+                "write gs://bucket/prefix, without . and .. in it, and nothing empty",
+            ),
+            (at("s3:///prefix"), "it names no bucket: write s3://bucket/prefix"),
             (at("s3://bucket/a/../b"), "without . and .."),
             (at("s3://id:secret@bucket/a"), "and nothing else"),
-            (at("https://"), "empty host"),
+            (at("s3://id secret@bucket/a"), "and nothing else"),
+            (at("s3://bucket:9000/a"), "and nothing else"),
+            (at("s3://bucket/a?key=secret"), "and nothing else"),
+            (at("https://"), "of a web server (empty host): write https://host/path"),
+            (
+                at("http://a b/x"),
+                "of a web server (invalid international domain name): write http://",
+            ),
             (at("file://host/path"), "no path on this machine"),
+            (at("file://a b/path"), "no path on this machine"),
             (endpoint("/srv/lake", "https://s3.example"), "belong to s3:// addresses"),
             (endpoint("s3://bucket", "minio:9000"), "it has no host"),
             (endpoint("s3://bucket", "ftp://minio"), "neither http nor https"),

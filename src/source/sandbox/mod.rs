@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerEntryExt, Limits, WriteXdr};
 
-use crate::domain::{ContractId, LedgerHash, LedgerSeq, Network};
+use crate::domain::{ContractId, LedgerSeq, Network};
 
 pub use requests::Request;
 
@@ -319,11 +319,6 @@ impl Sandbox {
         LedgerSeq(self.tip.header.ledger_seq)
     }
 
-    /// Hash of the latest ledger.
-    pub fn latest_hash(&self) -> LedgerHash {
-        LedgerHash::from(self.tip.hash)
-    }
-
     /// Close time of the latest ledger, in Unix seconds.
     pub fn latest_close_time(&self) -> u64 {
         self.tip.header.scp_value.close_time.0
@@ -332,11 +327,5 @@ impl Sandbox {
     /// The protocol of every ledger.
     pub fn protocol(&self) -> u32 {
         contracts::PROTOCOL
-    }
-
-    /// The sandbox's assets, `native` or `CODE:ISSUER`, each with the id of its contract. The
-    /// first three are in everyday use from ledger 7 on.
-    pub fn asset_contracts(&self) -> Vec<(&str, ContractId)> {
-        self.assets.all().into_iter().map(|known| (known.name.as_str(), known.contract)).collect()
     }
 }

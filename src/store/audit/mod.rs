@@ -33,9 +33,10 @@ use super::columns::{BlockKey, Family, Key, LedgerKey};
 use super::coverage::Coverage;
 use super::database::{Database, corrupt};
 use super::indexes::{Index, Indexes};
+use super::lock::DirectoryLock;
 use super::{
     Digest, LedgerRow, RAW_DIRECTORY, StoreError, Totals, acknowledged, format, load_coverage,
-    lock, log_files, stored_network,
+    log_files, stored_network,
 };
 use crate::domain::{EventId, LedgerRange, LedgerSeq, Network};
 use contents::{Contents, Counted};
@@ -113,7 +114,7 @@ pub fn audit_with(
     if !directory.join(RAW_DIRECTORY).exists() {
         return Err(StoreError::Empty(directory.to_owned()));
     }
-    let _lock = lock(directory)?;
+    let _lock = DirectoryLock::take(directory)?;
     read_back(directory, indexes, ledgers, progress).map_err(|error| error.while_reading(directory))
 }
 

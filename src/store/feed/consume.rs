@@ -70,10 +70,9 @@ impl Store {
                 break;
             }
         }
-        let lost = effects.lost().clone();
         let is_passed_over = handed.len() as u64 != place - from;
         let is_far = place / PLACES_UNWRITTEN != from / PLACES_UNWRITTEN;
-        let has_left = !effects.is_empty() || !lost.is_empty() || is_passed_over || is_far;
+        let has_left = !effects.is_empty() || is_passed_over || is_far;
         let name = name.to_owned();
         let moved = move |known: &Known| -> Result<Option<Vec<Update>>, StoreError> {
             let now = known.get(&name).ok_or_else(|| StoreError::UnknownConsumer(name.clone()))?;
@@ -81,8 +80,7 @@ impl Store {
             if !is_same || handed.iter().any(|ledger| now.lost.contains(*ledger)) {
                 return Ok(None);
             }
-            let mut moved = Consumer { place, ..now.clone() };
-            moved.lost.insert_all(&lost);
+            let moved = Consumer { place, ..now.clone() };
             Ok(Some(vec![(name.clone(), Some(moved))]))
         };
         let is_moved = match has_left {

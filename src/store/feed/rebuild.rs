@@ -5,7 +5,7 @@
 use super::super::{Store, StoreError};
 use super::rows::family;
 use super::state::{self, Consumer};
-use crate::domain::LedgerSet;
+use crate::domain::{LedgerSeq, LedgerSet};
 
 /// What the name of a second generation ends with; no other name does.
 const MARK: char = '~';
@@ -122,12 +122,14 @@ impl Store {
     /// Covered ledgers of which retention has removed something that is needed.
     fn gone(&self, needs: super::Needs) -> Result<LedgerSet, StoreError> {
         let totals = *self.totals.read();
+        let covered: LedgerSet = self.coverage.read().ranges().map(|range| range.ledgers).collect();
+        let first_raw = if needs.raw_ledgers { self.first_raw()? } else { Some(LedgerSeq(0)) };
+        let Some(raw_ledgers) = first_raw else { return Ok(covered) };
         let floors = super::Floors {
-            raw_ledgers: if needs.raw_ledgers { self.first_raw()? } else { totals.events_from },
+            raw_ledgers,
             events: totals.events_from,
             transactions: totals.transactions_from,
         };
-        let covered: LedgerSet = self.coverage.read().ranges().map(|range| range.ledgers).collect();
         Ok(covered.within(state::before(floors.of(needs))))
     }
 }

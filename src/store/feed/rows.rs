@@ -8,7 +8,6 @@ use super::super::database::{Batch, Snapshot, corrupt};
 use super::super::{Store, StoreError};
 use super::rebuild;
 use super::state::Consumer;
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
 /// What a consumer has written, as it was at one moment.
 pub struct ConsumerView<'a> {
@@ -28,7 +27,6 @@ pub struct ConsumerEffects<'a> {
     /// Bytes of keys and values that were put and deleted.
     bytes: usize,
     is_unfinished: bool,
-    lost: LedgerSet,
 }
 
 /// Changes of rows. What is put was put after the ranges were deleted.
@@ -258,11 +256,6 @@ impl<'a> ConsumerEffects<'a> {
         Ok(())
     }
 
-    /// A ledger cannot be worked with: something that the consumer needs of it was never stored.
-    pub fn lose(&mut self, ledger: LedgerSeq) {
-        self.lost.insert(LedgerRange { first: ledger, last: ledger });
-    }
-
     /// Bytes of keys and values that were put and deleted here.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -288,10 +281,6 @@ impl<'a> ConsumerEffects<'a> {
     /// Takes back what was put and deleted since [`Self::settle`].
     pub(super) fn take_back(&mut self) {
         self.open = Layer::default();
-    }
-
-    pub(super) fn lost(&self) -> &LedgerSet {
-        &self.lost
     }
 
     /// The generation to which the rows belong.
@@ -348,7 +337,6 @@ impl Store {
             open: Layer::default(),
             bytes: 0,
             is_unfinished: false,
-            lost: LedgerSet::default(),
         })
     }
 }

@@ -60,7 +60,9 @@ fn an_answer_that_is_cut_off_or_strange_is_none() {
 #[test]
 fn a_compiler_that_ends_hangs_or_does_not_stop_is_one_sentence() {
     let soon = Duration::from_secs(60);
-    for script in ["exit 1", "kill -9 $$", "printf garbage", "exec <&-; exec >&-; exec sleep 300"] {
+    let full = ["kill -XCPU $$", "kill -ABRT $$"];
+    let others = ["exit 1", "kill -9 $$", "printf garbage", "exec <&-; exec >&-; exec sleep 300"];
+    for script in full.into_iter().chain(others) {
         let begun = Instant::now();
         let error = compile_with(script, soon).unwrap_err();
         assert!(matches!(error, EngineError::CompileLimits), "{script}: {error}");

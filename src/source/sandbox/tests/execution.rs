@@ -290,17 +290,13 @@ fn contract_transactions_change_what_they_declared() {
 #[test]
 fn asset_contracts_are_deployed_under_the_ids_it_names() {
     let (_, sandbox) = chain();
-    let contracts = sandbox.asset_contracts();
-    assert_eq!(contracts.len(), 4);
-    assert_eq!(contracts[0].0, "native");
     assert_eq!(
-        contracts[0].1.to_string(),
+        sandbox.assets.native.contract.to_string(),
         "CDMLFMKMMD7MWZP3FKUBZPVHTUEDLSX4BYGYKH4GCESXYHS3IHQ4EIG4",
         "the id that the native asset has on every standalone network"
     );
-    for (name, id) in contracts {
-        let address = stellar_xdr::ScAddress::Contract(stellar_xdr::ContractId(Hash(id.0)));
-        let key = super::super::plan::instance_key(address);
-        assert!(sandbox.state.get(&key).is_some(), "{name}");
+    for asset in sandbox.assets.all() {
+        let key = super::super::plan::instance_key(asset.address());
+        assert!(sandbox.state.get(&key).is_some(), "{}", asset.name);
     }
 }

@@ -106,23 +106,23 @@ fn inner(envelope: &TransactionEnvelope) -> &stellar_xdr::TransactionV1Envelope 
 #[test]
 fn headers_form_a_chain_from_ledger_2() {
     let (ledgers, sandbox) = chain();
-    let mut previous = Sandbox::new(configuration()).unwrap().latest_hash();
+    let mut previous = Sandbox::new(configuration()).unwrap().tip.hash;
     for (ledger, sequence) in ledgers.iter().zip(2..) {
         let (entry, header) = (&ledger.ledger_header, &ledger.ledger_header.header);
         assert_eq!(header.ledger_seq, sequence);
         assert_eq!(header.ledger_version, sandbox.protocol());
-        assert_eq!(header.previous_ledger_hash.0, previous.0);
+        assert_eq!(header.previous_ledger_hash.0, previous);
         assert_eq!(entry.hash.0, digest(header));
         assert_eq!(header.scp_value.tx_set_hash.0, digest(&ledger.tx_set));
         let results: Vec<_> = ledger.tx_processing.iter().map(|tx| tx.result.clone()).collect();
         let results = TransactionResultSet { results: results.try_into().unwrap() };
         assert_eq!(header.tx_set_result_hash.0, digest(&results));
         let GeneralizedTransactionSet::V1(set) = &ledger.tx_set;
-        assert_eq!(set.previous_ledger_hash.0, previous.0);
+        assert_eq!(set.previous_ledger_hash.0, previous);
         assert_eq!(header.scp_value.close_time.0, 1_800_000_000 + 5 * (u64::from(sequence) - 2));
-        previous = LedgerHash::from(entry.hash.0);
+        previous = entry.hash.0;
     }
-    assert_eq!(sandbox.latest_hash(), previous);
+    assert_eq!(sandbox.tip.hash, previous);
     assert_eq!(sandbox.latest_ledger(), LedgerSeq(1 + LEDGERS as u32));
 }
 
@@ -282,7 +282,7 @@ fn continues_the_same_chain_from_a_snapshot_or_by_skipping() {
         let anew = SandboxConfig { start_time: 1, ..configuration() };
         let mut restored = Sandbox::restore(anew, &bytes).unwrap().with_market(MARKET_FROM);
         assert_eq!(restored.latest_ledger(), LedgerSeq(height));
-        assert_eq!(restored.latest_hash(), original.latest_hash());
+        assert_eq!(restored.tip.hash, original.tip.hash);
         assert_eq!(restored.state, original.state);
         for _ in 0..20 {
             assert_eq!(restored.next_ledger().unwrap(), original.next_ledger().unwrap());

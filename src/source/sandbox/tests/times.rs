@@ -103,7 +103,7 @@ fn a_dropped_set_leaves_an_empty_ledger_and_no_trace() {
             sandbox.next_ledger().unwrap();
         };
         let visitors = sandbox.visitors.clone();
-        let before = sandbox.latest_hash();
+        let before = sandbox.tip.hash;
         let dropped = decode(&sandbox.next_ledger_without_set().unwrap());
         assert_eq!(assert_agreed(&dropped).is_some(), from == FROM);
         let value = &dropped.ledger_header.header.scp_value;
@@ -113,7 +113,7 @@ fn a_dropped_set_leaves_an_empty_ledger_and_no_trace() {
         assert!(dropped.tx_processing.is_empty());
         assert!(envelopes(&dropped).is_empty());
         let GeneralizedTransactionSet::V1(set) = &dropped.tx_set;
-        assert_eq!(set.previous_ledger_hash.0, before.0);
+        assert_eq!(set.previous_ledger_hash.0, before);
         assert_eq!(sandbox.visitors, visitors);
         // The network goes on.
         let next = decode(&sandbox.next_ledger().unwrap());

@@ -2,6 +2,7 @@ mod pieces;
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -36,6 +37,8 @@ const THE_REST: &str = "SELECT concat_ws('; ',
 struct Range {
     directory: TempDir,
     reader: Reader,
+    /// For another query at the same time.
+    other: Reader,
     changes: Connection,
     examiner: Examiner,
     timer: Arc<Timer>,
@@ -49,7 +52,7 @@ impl Range {
             file: directory.path().join("tables.duckdb").to_str().unwrap().to_owned(),
             memory: 256 << 20,
             threads: 1,
-            queries: 1,
+            queries: 2,
             file_bytes: 1 << 30,
             process_wall: false,
             gate,
@@ -62,29 +65,20 @@ impl Range {
              CREATE TABLE orrery.canary AS SELECT '{SECRET}' AS secret"
         );
         changes.execute_batch(&tables).unwrap();
-        let reader = readers.pop().unwrap();
+        let (other, reader) = (readers.pop().unwrap(), readers.pop().unwrap());
         let names = Names::default();
         Arc::make_mut(&mut names.write()).insert("program_1_swap".to_owned());
         let examiner = Examiner::new(&reader.parser, &opening, names).unwrap();
         let timer = Arc::new(Timer::default());
         let running = Arc::clone(&timer);
         std::thread::spawn(move || running.run());
-        Self { directory, reader, changes, examiner, timer }
+        Self { directory, reader, other, changes, examiner, timer }
     }
 
     fn ask(&self, sql: &str) -> Result<String, Failure> {
         let sql =
             sql.replace("{outside}", self.directory.path().join("outside.csv").to_str().unwrap());
-        let question = Question {
-            sql,
-            params: Vec::new(),
-            rows: 1_000,
-            bytes: 1 << 20,
-            milliseconds: 10_000,
-            numbers: Numbers::Exact,
-            format: Format::Rows,
-        };
-        let answer = answer(&self.reader, &self.examiner, &self.timer, 1, &question);
+        let answer = answer(&self.reader, &self.examiner, &self.timer, 1, &question(sql));
         answer.map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
@@ -101,6 +95,62 @@ impl Range {
     fn the_rest(&self) -> String {
         self.reader.connection.query_row(THE_REST, [], |row| row.get(0)).unwrap()
     }
+}
+
+fn question(sql: String) -> Question {
+    Question {
+        sql,
+        params: Vec::new(),
+        rows: 1_000,
+        bytes: 1 << 20,
+        milliseconds: 10_000,
+        numbers: Numbers::Exact,
+        format: Format::Rows,
+    }
+}
+
+/// While a parser reads a text nothing can interrupt it. So each reader has one of its own.
+#[test]
+fn a_query_that_keeps_its_parser_busy_holds_up_no_other() {
+    let Range { reader, other, examiner, timer, directory, changes } = Range::new(true);
+    // The parser finds out at the end that it has read this in vain.
+    let long = |words: usize| {
+        let sql = format!("SELECT {} FROM FROM", vec!["1"; words].join(","));
+        Question { milliseconds: 600_000, ..question(sql) }
+    };
+    let mut words = 1_000;
+    let takes = loop {
+        let begun = Instant::now();
+        let refused = answer(&other, &examiner, &timer, 1, &long(words));
+        assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+        if begun.elapsed() > Duration::from_secs(1) {
+            break begun.elapsed();
+        }
+        words *= 2;
+        assert!(words < 1 << 24, "it is read in no time");
+    };
+    let is_over = AtomicBool::new(false);
+    let held_up = std::thread::scope(|scope| {
+        let (examiner, timer, is_over) = (&examiner, &timer, &is_over);
+        let busy = scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                answer(&other, examiner, timer, 1, &long(words)).unwrap_err();
+            }
+        });
+        let is_held_up = |number: u32| {
+            let begun = Instant::now();
+            let answer = answer(&reader, examiner, timer, 2, &question(format!("SELECT {number}")));
+            assert!(answer.is_ok(), "{answer:?}");
+            begun.elapsed() > takes / 2
+        };
+        let held_up = (0..8).filter(|number| is_held_up(*number)).count();
+        is_over.store(true, Ordering::Relaxed);
+        busy.join().unwrap();
+        held_up
+    });
+    // It may be the machine that is busy now and then.
+    assert!(held_up < 4, "{held_up} of 8 queries wait, where {words} words take {takes:?}");
+    drop((changes, directory));
 }
 
 #[test]

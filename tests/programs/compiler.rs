@@ -1,0 +1,232 @@
+//! The process that compiles one module: which limits it has, how many threads, and for whom it is begun.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use orrery::domain::{ContractId, Network, Owner};
+use orrery::observe::health::Health;
+use orrery::programs::manifest::Manifest;
+use orrery::programs::{Deploy, ProgramDeps, ProgramError, Programs, Settings};
+use orrery::store::Store;
+use orrery::tables::{QueryLimits, Tables, TablesSettings, Timeouts, Walls};
+use tempfile::TempDir;
+
+use crate::common::binary::orrery;
+use crate::costly::shapes;
+use crate::network::built;
+use crate::service::PASSPHRASE;
+
+/// Whatever is awaited comes sooner, or never: a compiler gives way to whatever else the machine does.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Waits until something is as it should be.
+#[track_caller]
+fn wait_for<T: PartialEq + std::fmt::Debug>(expected: &T, mut found: impl FnMut() -> T) {
+    let begun = Instant::now();
+    loop {
+        let found = found();
+        if found == *expected {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{found:?} is not {expected:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A compiler, as a service begins one; it is killed when this is dropped.
+struct Compiler(Child);
+
+impl Compiler {
+    fn begin() -> Self {
+        let mut command = orrery();
+        command.args(["compile", "--instance-memory", "67108864"]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+
+    /// A file that the system has about the process.
+    fn told(&self, file: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/{file}", self.0.id())).unwrap()
+    }
+
+    /// The most that it may have of something and can raise that to, as proc_pid_limits(5) calls it.
+    fn limit(&self, name: &str) -> [String; 2] {
+        let limits = self.told("limits");
+        let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        let mut words = line.split_whitespace().map(str::to_owned);
+        std::array::from_fn(|_| words.next().unwrap())
+    }
+
+    fn threads(&self) -> usize {
+        let status = self.told("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap();
+        line.trim().parse().unwrap()
+    }
+}
+
+impl Drop for Compiler {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_compiler_is_limited_before_it_reads_a_module() {
+    let compiler = Compiler::begin();
+    let limits = [
+        ("Max address space", 2_u64 << 30),
+        ("Max cpu time", 60),
+        ("Max open files", 8),
+        ("Max file size", 0),
+        ("Max core file size", 0),
+    ];
+    let expected = limits.map(|(name, most)| (name, [most.to_string(), most.to_string()]));
+    let expected = BTreeMap::from(expected);
+    // It reads only after that, and has been given nothing yet.
+    wait_for(&expected, || expected.keys().map(|name| (*name, compiler.limit(name))).collect());
+}
+
+#[test]
+fn a_compiler_uses_one_processor() {
+    let mut compiler = Compiler::begin();
+    let mut input = compiler.0.stdin.take().unwrap();
+    let shapes = shapes(16, 16 << 10);
+    let (_, code) = shapes.iter().find(|(name, _)| *name == "loads and stores").unwrap();
+    input.write_all(code).unwrap();
+    drop(input);
+    // It waits until its answer is read, which has no room in the pipe: threads of a pool are still there.
+    let mut output = compiler.0.stdout.take().unwrap();
+    let mut head = [0; 9];
+    output.read_exact(&mut head).unwrap();
+    assert!(b"CU".contains(&head[0]), "{head:?}");
+    let length = u64::from_le_bytes(*head.last_chunk().unwrap());
+    assert!(length > 128 << 10, "{length} bytes");
+    // That which compiled may be just ending.
+    wait_for(&1, || compiler.threads());
+    let mut code = Vec::new();
+    output.read_to_end(&mut code).unwrap();
+    assert_eq!(code.len() as u64, length);
+    assert!(compiler.0.wait().unwrap().success());
+}
+
+/// Programs whose compiler waits for a sign, and then ends without an answer.
+struct Waiting {
+    programs: Programs,
+    tables: Tables,
+    directory: TempDir,
+}
+
+/// What becomes of a deploy.
+type Outcome = Receiver<Result<Manifest, ProgramError>>;
+
+impl Waiting {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::create_dir(root.join("begun")).unwrap();
+        // A file that was just written cannot be begun while another thread begins a process.
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/waiting_compiler.sh");
+        let compiler = root.join("compiler");
+        symlink(script, &compiler).unwrap();
+        let network = Network::from_passphrase(PASSPHRASE);
+        let tables = Tables::open(TablesSettings {
+            directory: root.join("tables"),
+            worker: env!("CARGO_BIN_EXE_orrery").into(),
+            limits: QueryLimits::default(),
+            walls: Walls::default(),
+            allow_unconfined: true,
+            timeouts: Timeouts::default(),
+        });
+        let tables = tables.unwrap();
+        let programs = Programs::start(ProgramDeps {
+            store: Arc::new(Store::open(&root.join("data"), Some(&network)).unwrap()),
+            tables: tables.clone(),
+            health: Arc::new(Health::default()),
+            settings: Settings::default(),
+            upstream: None,
+            clock: Arc::new(|| 0),
+            compiler,
+            code_key: [7; 32],
+        });
+        Self { programs: programs.unwrap(), tables, directory }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Begins a deploy; it has not ended when this returns, or has been refused.
+    fn deploy<'s>(
+        &'s self,
+        scope: &'s std::thread::Scope<'s, '_>,
+        owner: &str,
+        project: &str,
+    ) -> Outcome {
+        let (owner, deploy) = (
+            Owner(owner.to_owned()),
+            Deploy {
+                code: built("counter_program"),
+                project_name: project.to_owned(),
+                contracts: vec![ContractId([1; 32])],
+                public: false,
+            },
+        );
+        let (done, outcome) = channel();
+        scope.spawn(move || done.send(self.programs.deploy(&owner, deploy)).unwrap());
+        outcome
+    }
+
+    /// How many compilers have begun.
+    fn begun(&self) -> usize {
+        fs::read_dir(self.path().join("begun")).unwrap().count()
+    }
+}
+
+/// Gives the sign, also when the test fails before.
+struct Sign<'p>(&'p Path);
+
+impl Drop for Sign<'_> {
+    fn drop(&mut self) {
+        fs::write(self.0.join("sign"), "").unwrap();
+    }
+}
+
+#[test]
+fn an_owner_deploys_one_module_at_a_time_and_holds_up_nobody_else() {
+    let waiting = Waiting::new();
+    let is_busy = |outcome: Outcome| {
+        let outcome = outcome.recv_timeout(PATIENCE).expect("it is refused at once");
+        assert!(matches!(outcome, Err(ProgramError::Busy)), "{outcome:?}");
+    };
+    let had_a_place = |outcome: Outcome| {
+        let outcome = outcome.recv_timeout(PATIENCE).expect("the compiler has ended");
+        assert!(matches!(outcome, Err(ProgramError::Module(_))), "{outcome:?}");
+    };
+    std::thread::scope(|scope| {
+        let sign = Sign(waiting.path());
+        let anas = waiting.deploy(scope, "ana", "one");
+        wait_for(&1, || waiting.begun());
+        is_busy(waiting.deploy(scope, "ana", "two"));
+        // There is a second place, and no third.
+        let bobs = waiting.deploy(scope, "bob", "three");
+        wait_for(&2, || waiting.begun());
+        is_busy(waiting.deploy(scope, "eve", "four"));
+        drop(sign);
+        had_a_place(anas);
+        had_a_place(bobs);
+        // Now there is one again, also for what was refused.
+        had_a_place(waiting.deploy(scope, "ana", "two"));
+    });
+    waiting.programs.stop();
+    waiting.tables.close();
+}
