@@ -3,10 +3,12 @@ use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 
 use rustix::process::{Signal, getpid, getppid, kill_process};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::*;
 use crate::memory::raw_calls::{control, map_page};
@@ -80,4 +82,39 @@ fn a_worker_keeps_its_directory_and_a_compiler_keeps_nothing() {
         is_refused(fs::metadata("Cargo.toml"));
         is_refused(fs::read_dir("."));
     });
+}
+
+/// Tells the process of the test below beyond which limit it is to go.
+const BEYOND: &str = "ORRERY_TEST_BEYOND";
+
+/// Does nothing unless it is begun by the test below.
+#[test]
+fn the_process_that_goes_beyond_a_limit() {
+    let Ok(beyond) = std::env::var(BEYOND) else { return };
+    // In kibibytes (proc_pid_status(5)).
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    let taken: u64 = line.trim_end_matches("kB").trim().parse().unwrap();
+    let memory = (taken << 10) + 64 * MIB;
+    Profile { memory, processor: 1, ..Profile::compiler() }.limit().unwrap();
+    let mut bytes = Vec::<u8>::new();
+    assert!(bytes.try_reserve_exact(MIB as usize).is_ok());
+    match &*beyond {
+        "memory" => assert!(bytes.try_reserve_exact(128 * MIB as usize).is_err()),
+        _ => while clock_gettime(ClockId::ProcessCPUTime).tv_sec < 3 {},
+    }
+}
+
+#[test]
+fn a_process_gets_no_more_memory_than_its_limit_and_ends_with_its_processor_time() {
+    let beyond = |limit: &str| -> ExitStatus {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "confinement::tests::the_process_that_goes_beyond_a_limit"]);
+        command.env(BEYOND, limit).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().unwrap()
+    };
+    assert_eq!(beyond("memory").code(), Some(0), "it is refused");
+    let ended = beyond("processor");
+    let by_the_kernel = [Signal::XCPU, Signal::KILL].map(|signal| Some(signal.as_raw()));
+    assert!(by_the_kernel.contains(&ended.signal()), "{ended}");
 }

@@ -1,7 +1,7 @@
 //! HTTP over a bare socket: sends what a well-behaved client would refuse to send, and reads the
 //! answer byte by byte.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -98,7 +98,18 @@ impl Connection {
     /// Reads a little of what comes; says whether there was anything before the server closed its side.
     pub fn read_some(&mut self) -> bool {
         let mut buffer = [0; 1024];
-        matches!(self.stream.read(&mut buffer), Ok(1..))
+        matches!(self.read(&mut buffer), Ok(1..))
+    }
+
+    /// Reads what comes. With a time limit, reading is interrupted when the process is paused and goes on
+    /// (signal(7)): then it is read again.
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.stream.read(buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
     }
 
     /// Whether the server has closed its side, with nothing left to read.
@@ -126,7 +137,7 @@ impl Connection {
 
     fn read_more(&mut self) -> Option<()> {
         let mut buffer = [0; 16 * 1024];
-        match self.stream.read(&mut buffer) {
+        match self.read(&mut buffer) {
             Ok(0) => None,
             Ok(count) => {
                 self.unread.extend_from_slice(&buffer[..count]);

@@ -65,6 +65,8 @@ impl S3Server {
             .unwrap();
         let behind = serve(&runtime, root.path().to_owned(), rights);
         let fault: Arc<Mutex<Option<Arc<Fault>>>> = Arc::default();
+        // As in `client`: the library refuses to start without any, and nothing of ours has begun yet.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().redirect(Policy::none()).no_gzip().build().unwrap();
         let provider = Provider::start({
             let fault = Arc::clone(&fault);

@@ -35,11 +35,20 @@ struct Outages {
     until: u32,
     left: u32,
     begun: u32,
+    /// Requests without an answer, one after the other: with five, the receiver would be left alone for long.
+    unanswered: u32,
 }
 
 impl Outages {
     fn new(seed: u64, every: u32) -> Self {
-        Self { rng: ChaCha8Rng::seed_from_u64(seed), every, until: every, left: 0, begun: 0 }
+        Self {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            every,
+            until: every,
+            left: 0,
+            begun: 0,
+            unanswered: 0,
+        }
     }
 
     /// What the next request is answered.
@@ -55,8 +64,14 @@ impl Outages {
         }
         self.left -= 1;
         match self.rng.random_range(0..8) {
-            0 | 1 => None,
-            number => answer([500, 503, 429, 302, 404, 301][number - 2]),
+            0 | 1 if self.unanswered < 3 => {
+                self.unanswered += 1;
+                None
+            }
+            number => {
+                self.unanswered = 0;
+                answer([500, 503, 429, 302, 404, 301, 500, 503][number])
+            }
         }
     }
 }

@@ -196,6 +196,27 @@ fn what_waits_for_a_server_that_does_not_answer_waits_for_nothing_else() {
     assert!(late > 100, "{late}");
 }
 
+/// Deliveries become due while it is decided what is sent next: what is due a moment later is sent then.
+#[test]
+fn time_that_passes_meanwhile_holds_nothing_up() {
+    let mut scene = Scene::new();
+    let id = scene.subscribe("https://example.com/");
+    while scene.world.deliveries("ana", id).len() < 40 {
+        scene.ledgers_with_events(id);
+    }
+    scene.world.let_time_pass();
+    scene.world.deliver(0, always(status(500)));
+    scene.world.run_until(BEGINNING + 100 * HOUR);
+    for at in 0..scene.world.deliveries("ana", id).len() {
+        let attempts = scene.attempts(&scene.id(id, at));
+        assert_eq!(attempts.len(), WAITS.len() + 1);
+        for (pair, wait) in attempts.windows(2).zip(WAITS) {
+            let waited = pair[1] - pair[0];
+            assert!((1000 * wait..1000 * wait + 10_000).contains(&waited), "{waited} for {wait} s");
+        }
+    }
+}
+
 #[test]
 fn a_success_is_the_end_and_a_failure_blocks_nothing() {
     let mut scene = Scene::new();

@@ -110,6 +110,8 @@ pub struct World {
     pub sent: Arc<Mutex<Vec<Sent>>>,
     consumer: WebhookConsumer,
     time: Arc<AtomicU64>,
+    /// Milliseconds that pass whenever somebody looks at the clock.
+    pace: Arc<AtomicU64>,
     running: Option<Running>,
 }
 
@@ -126,7 +128,8 @@ impl World {
     /// With what sends when attempts go over sockets.
     pub fn open_sending(directory: &Path, settings: Settings, sender: Sender) -> Self {
         let time = Arc::new(AtomicU64::new(BEGINNING));
-        let clock = clock(&time);
+        let pace = Arc::<AtomicU64>::default();
+        let clock = clock(&time, &pace);
         let registry: Arc<Registry> = Arc::default();
         let consumer = WebhookConsumer::new(Arc::clone(&registry), Arc::clone(&clock));
         let extensions = Extensions { consumers: vec![consumer.spec()], ..Extensions::default() };
@@ -141,7 +144,7 @@ impl World {
         });
         let sent = Arc::default();
         let webhooks = Arc::new(webhooks);
-        Self { store, webhooks, registry, sent, consumer, time, running: None }
+        Self { store, webhooks, registry, sent, consumer, time, pace, running: None }
     }
 
     /// Begins to send. `chance` is what is drawn each time.
@@ -202,7 +205,7 @@ impl World {
                 store: Arc::clone(&self.store),
                 registry: Arc::clone(&self.registry),
                 post: make(post),
-                clock: clock(&self.time),
+                clock: clock(&self.time, &self.pace),
                 runtime,
                 health: Arc::new(Health::default()),
                 metrics: Arc::new(Metrics::new().unwrap()),
@@ -216,8 +219,13 @@ impl World {
         self.time.load(Ordering::SeqCst)
     }
 
+    /// From now on, time passes by itself: a millisecond with each look at the clock.
+    pub fn let_time_pass(&self) {
+        self.pace.store(1, Ordering::SeqCst);
+    }
+
     pub fn set_time(&self, to: u64) {
-        self.time.store(to, Ordering::SeqCst);
+        self.time.fetch_max(to, Ordering::SeqCst);
         if let Some(running) = &self.running {
             running.delivering.mailbox().tick();
         }
@@ -283,9 +291,9 @@ pub fn wanted(endpoint: &str, contract: ContractId) -> Wanted {
     }
 }
 
-fn clock(time: &Arc<AtomicU64>) -> Clock {
-    let time = Arc::clone(time);
-    Arc::new(move || time.load(Ordering::SeqCst))
+fn clock(time: &Arc<AtomicU64>, pace: &Arc<AtomicU64>) -> Clock {
+    let (time, pace) = (Arc::clone(time), Arc::clone(pace));
+    Arc::new(move || time.fetch_add(pace.load(Ordering::SeqCst), Ordering::SeqCst))
 }
 
 /// Ledgers that follow one another, whose events hold values of contracts.

@@ -197,9 +197,15 @@ impl Dispatcher {
 
     /// Something is to be sent, at that time.
     fn due(&mut self, id: u32, class: Class, due: u64) {
-        if due <= (self.deps.clock)() {
-            return self.wake(id, class);
+        match due <= (self.deps.clock)() {
+            true => self.wake(id, class),
+            false => self.wait_until(id, class, due),
         }
+    }
+
+    /// A subscription may have something to send at that time. To be called where it was decided that it has nothing
+    /// to send now: the clock has moved since, and if it decided anew, one could go round and round without it.
+    fn wait_until(&mut self, id: u32, class: Class, due: u64) {
         let Some(part) = self.lane(id).map(|lane| lane.part(class)) else { return };
         if part.timer.is_some_and(|timer| timer <= due) {
             return;
@@ -326,7 +332,7 @@ impl Dispatcher {
         let queued = match lane.next(class, now, !is_enabled, view)? {
             Next::Nothing => return Ok(Sent::Done),
             Next::At(at) => {
-                self.due(id, class, at);
+                self.wait_until(id, class, at);
                 return Ok(Sent::Done);
             }
             Next::Now(queued) => queued,
