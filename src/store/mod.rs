@@ -250,7 +250,7 @@ impl Store {
             _lock: lock,
         };
         store.recount_once()?;
-        store.lose_what_is_gone()?;
+        store.begin_new_consumers()?;
         Ok(store)
     }
 

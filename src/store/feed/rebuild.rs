@@ -91,31 +91,21 @@ impl Store {
         })
     }
 
-    /// Whatever retention removed before a consumer has begun is lost to it. To be called when the store is opened:
-    /// who is registered for the first time may come late.
-    pub(in super::super) fn lose_what_is_gone(&self) -> Result<(), StoreError> {
-        let beginning: Vec<_> = {
-            let consumers = self.consumers.lock();
-            let registered = consumers.all().filter(|(name, _)| consumers.spec(name).is_some());
-            let at_first = registered.filter(|(_, consumer)| consumer.place == 0);
-            at_first.map(|(name, consumer)| (name.clone(), consumer.needs)).collect()
-        };
-        let mut lost = Vec::new();
-        for (name, needs) in beginning {
-            lost.push((name, self.gone(needs)?));
+    /// Makes rows for consumers that are new to the directory. Whatever retention removed before one begins is lost
+    /// to it. To be called when the store is opened.
+    ///
+    /// # Errors
+    /// What the database says; then they are as new as before.
+    pub(in super::super) fn begin_new_consumers(&self) -> Result<(), StoreError> {
+        let mut new = self.consumers.lock().unwritten();
+        for (_, consumer) in &mut new {
+            if let Some(consumer) = consumer.as_mut().filter(|it| it.place == 0) {
+                consumer.lost.insert_all(&self.gone(consumer.needs)?);
+            }
         }
-        lost.retain(|(_, gone)| !gone.is_empty());
-        if lost.is_empty() {
-            return Ok(());
+        if !new.is_empty() {
+            self.change_consumers(self.database.batch(), move |_, _| Ok(Some(new)))?;
         }
-        self.change_consumers(self.database.batch(), move |known, _| {
-            let updates = lost.into_iter().filter_map(|(name, gone)| {
-                let mut changed = known.get(&name)?.clone();
-                changed.lost.insert_all(&gone);
-                Some((name, Some(changed)))
-            });
-            Ok(Some(updates.collect()))
-        })?;
         Ok(())
     }
 

@@ -100,7 +100,7 @@ pub(in super::super) struct Known {
 }
 
 impl Consumers {
-    /// Reads the rows of all consumers, and makes rows for those that are new.
+    /// Reads the rows of all consumers. Those that are new have none yet: see [`Store::begin_new_consumers`].
     pub(in super::super) fn load(
         database: &Database,
         specs: &[ConsumerSpec],
@@ -116,7 +116,9 @@ impl Consumers {
             let there = by_name.get(spec.name);
             let mut consumer = there.cloned().unwrap_or_else(|| Consumer::new(spec.needs, begins));
             consumer.needs = spec.needs;
-            if there != Some(&consumer) {
+            if there.is_none() {
+                consumer.dirty = true;
+            } else if there != Some(&consumer) {
                 batch.put_raw(Family::Consumers, spec.name.as_bytes(), &consumer.encode())?;
             }
             consumer.active = true;
