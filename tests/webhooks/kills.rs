@@ -191,7 +191,7 @@ enum Doomed {
 #[test]
 fn every_match_arrives_through_kills_and_outages() {
     let kills = size::choose(5, 200);
-    let (outages, every) = (size::choose(12, 500) as u32, size::choose(10, 110) as u32);
+    let (outages, every) = (size::choose(8, 500) as u32, size::choose(6, 110) as u32);
     let mut rng = ChaCha8Rng::seed_from_u64(31);
     let chain = chain(size::choose(60, 2100) as usize, size::choose(4, 45) as usize);
     let kept_outages = Arc::new(Mutex::new(Outages::new(rng.random(), every)));
