@@ -54,7 +54,8 @@ impl Hostile {
         Self { address, connections, stopped }
     }
 
-    /// One that answers every request with these bytes, and then closes the connection.
+    /// One that answers every request with these bytes, and then closes the connection. An answer that does not say so
+    /// leaves the sender to find out, perhaps with its next request.
     pub fn answering(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self::start(move |mut stream| {

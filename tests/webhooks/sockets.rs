@@ -246,18 +246,19 @@ fn answers_that_are_no_success_are_followed_by_exactly_what_was_promised() {
     let elsewhere = Receiver::start(|_| answer(200));
     for status in [301, 302, 303, 307, 308] {
         let redirecting = Hostile::answering(format!(
-            "HTTP/1.1 {status} X\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 {status} X\r\nlocation: {}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
             elsewhere.url("/")
         ));
         Case::of("redirects", &redirecting, Outcome::Status(status)).run();
     }
     assert_eq!(elsewhere.count(), 0, "no redirect is followed");
-    let gone = Hostile::answering("HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n");
+    let gone =
+        Hostile::answering("HTTP/1.1 410 Gone\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
     let delivery = Case::of("is gone", &gone, Outcome::Status(410)).run();
     assert!(delivery.reason.unwrap().contains("410"));
     for asks in [0, 1, 77, 3600, 10_800] {
         let busy = Hostile::answering(format!(
-            "HTTP/1.1 429 Too Many Requests\r\nretry-after: {asks}\r\ncontent-length: 0\r\n\r\n"
+            "HTTP/1.1 429 Too Many Requests\r\nretry-after: {asks}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
         ));
         let case = Case::of("asks to wait", &busy, Outcome::Status(429));
         Case { asks, ..case }.run();
@@ -265,7 +266,7 @@ fn answers_that_are_no_success_are_followed_by_exactly_what_was_promised() {
     // A date is compared with that of the answer.
     let busy = Hostile::answering(
         "HTTP/1.1 503 X\r\ndate: Fri, 31 Dec 1999 23:59:00 GMT\r\nretry-after: Sat, 01 Jan 2000 00:01:00 GMT\r\n\
-         content-length: 0\r\n\r\n",
+         connection: close\r\ncontent-length: 0\r\n\r\n",
     );
     let case = Case::of("asks to wait until a date", &busy, Outcome::Status(503));
     Case { asks: 120, ..case }.run();
