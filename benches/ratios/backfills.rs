@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orrery::domain::{LedgerRange, ProgramId};
+use orrery::domain::{LedgerRange, Network, ProgramId};
 use orrery::programs::backfill::State;
 use orrery::source::records;
 use serde_json::{Value, json};
@@ -28,6 +28,8 @@ const OTHER_BUILD: Goal = Goal::at_least(3.0, 10.0);
 /// Names the other build: a program as this one, built with the same profile.
 const OTHER: &str = "ORRERY_OTHER_BUILD";
 
+/// What a service keeps its data in.
+const DIRECTORY: &str = "data";
 /// Copies of the recorded ledgers that are stored first, that are filled in, and that come live.
 const FIRST: usize = 10;
 const OLDER: usize = 30;
@@ -155,17 +157,17 @@ fn again_and_again(
 }
 
 /// A service of a build, with ledgers in it.
-struct Built {
-    client: Client,
-    _service: Service,
-    _data: tempfile::TempDir,
+struct Built<'n> {
+    service: Service,
+    network: &'n Network,
+    data: tempfile::TempDir,
     contract: String,
     range: [u32; 2],
     projects: usize,
 }
 
-impl Built {
-    fn new(program: &Path, scene: &Scene<'_>) -> Result<Self, Box<dyn Error>> {
+impl<'n> Built<'n> {
+    fn new(program: &Path, scene: &Scene<'n>) -> Result<Self, Box<dyn Error>> {
         let data = tempfile::tempdir_in(scene.directory)?;
         let [first, older, _] = scene.parts();
         let ledgers: Vec<_> = first.iter().chain(older).collect();
@@ -177,7 +179,7 @@ impl Built {
         }
         let file = data.path().join("ledgers.xdr");
         std::fs::write(&file, stream)?;
-        let (network, directory) = (scene.busy.network, data.path().join("data"));
+        let (network, directory) = (scene.busy.network, data.path().join(DIRECTORY));
         let mut import = Command::new(program);
         import.args(["import", "--network", network.name(), "--data-dir"]);
         let imported = import.args([&directory, &file]).output()?;
@@ -185,14 +187,13 @@ impl Built {
             return Err(String::from_utf8_lossy(&imported.stderr).into());
         }
         let service = Service::start_build(program, &directory, network)?;
-        let client = service.client(&directory, network)?;
         let sequence = |ledger: Option<&&Vec<u8>>| -> Result<u32, Box<dyn Error>> {
             Ok(records::sequence_of(ledger.ok_or("there are no ledgers")?)?.0)
         };
         Ok(Self {
-            client,
-            _service: service,
-            _data: data,
+            service,
+            network,
+            data,
             contract: scene.busy.deposits().to_string(),
             range: [sequence(ledgers.first())?, sequence(ledgers.last())?],
             projects: 0,
@@ -207,13 +208,16 @@ impl Built {
             "project_name": format!("deposits{}", self.projects),
             "contracts": [self.contract],
         });
-        let id = self.post("deploy", &deploy)?["id"].as_u64().ok_or("a program has a number")?;
+        // A connection that was idle for long has been closed.
+        let mut client = self.service.client(&self.data.path().join(DIRECTORY), self.network)?;
+        let id = post(&mut client, "deploy", &deploy)?["id"].as_u64();
+        let id = id.ok_or("a program has a number")?;
         let path = format!("{id}/backfill");
         let [from, to] = self.range;
         let begun = Instant::now();
-        self.post(&path, &json!({ "from": from, "to": to }))?;
+        post(&mut client, &path, &json!({ "from": from, "to": to }))?;
         loop {
-            let answer = self.client.get(&format!("/rest/retroshade/{path}"))?;
+            let answer = client.get(&format!("/rest/retroshade/{path}"))?;
             let backfill: Value = serde_json::from_slice(answer)?;
             match backfill["state"].as_str() {
                 Some("done") => break,
@@ -223,9 +227,9 @@ impl Built {
         }
         Ok(f64::from(to - from + 1) / begun.elapsed().as_secs_f64())
     }
+}
 
-    fn post(&mut self, path: &str, body: &Value) -> Result<Value, Box<dyn Error>> {
-        let path = format!("/rest/retroshade/{path}");
-        Ok(serde_json::from_slice(self.client.post(&path, body.to_string().as_bytes())?)?)
-    }
+fn post(client: &mut Client, path: &str, body: &Value) -> Result<Value, Box<dyn Error>> {
+    let path = format!("/rest/retroshade/{path}");
+    Ok(serde_json::from_slice(client.post(&path, body.to_string().as_bytes())?)?)
 }

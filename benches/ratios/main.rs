@@ -24,9 +24,15 @@ mod engine_world;
 mod http;
 mod indexing;
 mod ingest;
+mod lookups;
+// Tests use the rest.
+#[allow(dead_code)]
+#[path = "../../tests/accounts/made.rs"]
+mod made;
 mod many;
 mod measure;
 mod neighbours;
+mod packed;
 mod pages;
 mod process;
 mod pushes;
@@ -127,6 +133,9 @@ fn measure(
     }
     if arguments.wants("dense") {
         dense::run(&public, directory, report)?;
+    }
+    if arguments.wants("lookups") {
+        lookups::run(&public, directory, report)?;
     }
     programs(arguments, data, &public, directory, report)?;
     pushes(arguments, &public, directory, report)?;

@@ -66,6 +66,11 @@ impl BackfillTurn {
         self.is_over = effects.rest.is_some()
             || self.bytes >= PART_BYTES
             || self.backfill.errors_in_a_row >= MOST_ERRORS_IN_A_ROW;
+        self.plans(effects);
+    }
+
+    /// A ledger comes next on which runs are made.
+    pub(super) fn plans(&mut self, effects: Effects) {
         self.backfill.reached(effects.ledger.next());
         self.before.push(std::mem::take(&mut self.after));
         self.ledgers.push(effects);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::ProgramError;
+use super::abreast;
 use super::backfill::{Backfill, State};
 use super::backfill_turn::{BackfillTurn, Passed};
 use super::begun::Begun;
@@ -25,6 +26,9 @@ use crate::store::{ProgramChanges, StoreError, TransactionPosition};
 
 /// How often it is written how far a backfill has got, when nothing else is.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
+
+/// Ledgers that are looked at before a program is run on them, on several at the same time.
+const MOST_ABREAST: usize = 32;
 
 /// All backfills.
 pub(super) struct Backfills {
@@ -240,11 +244,8 @@ impl Backfills {
         let manifest = entry.shown().manifest;
         let mut turn = BackfillTurn::of(&work.backfill);
         let mut ran = Ok(());
-        while turn.goes_on() && Instant::now() < until && self.still_wanted(work) {
-            ran = self.ledger(entry, &manifest, &mut turn, until);
-            if ran.is_err() {
-                break;
-            }
+        while ran.is_ok() && turn.goes_on() && Instant::now() < until && self.still_wanted(work) {
+            ran = self.go_on(entry, &manifest, &mut turn, until);
         }
         ran.and(self.write(entry, &manifest, work, turn))
     }
@@ -268,56 +269,94 @@ impl Backfills {
         Ok(())
     }
 
-    /// Runs the program on the backfill's next ledger, or on a part of it when there is no more time.
-    fn ledger(
+    /// Passes over ledgers and runs the program on the next one, or on a part of it when there is no more time.
+    /// Once that was quick, on several at the same time.
+    fn go_on(
         &self,
         entry: &Entry,
         manifest: &Manifest,
         turn: &mut BackfillTurn,
         until: Instant,
     ) -> Result<(), ProgramError> {
+        // Where one run takes all of a turn's time, those beside it would be made in vain.
+        let most = if turn.ledgers.is_empty() { 1 } else { MOST_ABREAST };
+        let mut ahead = BackfillTurn::of(&turn.backfill);
+        let mut looked = Ok(());
+        while looked.is_ok()
+            && ahead.goes_on()
+            && ahead.ledgers.len() < most
+            && Instant::now() < until
+        {
+            looked = self.look_ahead(entry, manifest, &mut ahead);
+        }
+        let BackfillTurn { ledgers, before, after, stops, .. } = ahead;
+        let planned = ledgers.len();
+        let ran = abreast::run(&self.runner, entry, &manifest.contracts, ledgers, until);
+        let all_ran = ran.len() == planned;
+        for (before, effects) in before.into_iter().zip(ran) {
+            before.into_iter().for_each(|passed| turn.passes(passed));
+            let effects = effects?;
+            match effects.rest {
+                None => turn.ran(effects),
+                Some(_) => match self.begun.keep(entry.id, effects) {
+                    None => turn.is_over = true,
+                    Some(effects) => turn.ran(effects),
+                },
+            }
+            if turn.is_over {
+                return Ok(());
+            }
+        }
+        if !all_ran {
+            return Ok(());
+        }
+        after.into_iter().for_each(|passed| turn.passes(passed));
+        stops.into_iter().for_each(|because| turn.stops(because));
+        looked
+    }
+
+    /// Looks at the next ledger of a backfill: passes over it, or plans its runs.
+    fn look_ahead(
+        &self,
+        entry: &Entry,
+        manifest: &Manifest,
+        ahead: &mut BackfillTurn,
+    ) -> Result<(), ProgramError> {
         let store = &self.runner.store;
-        let ledger = turn.backfill.next;
+        let ledger = ahead.backfill.next;
         if store.range_of(ledger).is_none() {
             // Everything up to the next stored ledger is missing.
-            let next = self.next_stored(ledger).filter(|next| *next <= turn.backfill.ledgers.last);
-            let last = turn.backfill.ledgers.last;
+            let next = self.next_stored(ledger).filter(|next| *next <= ahead.backfill.ledgers.last);
+            let last = ahead.backfill.ledgers.last;
             let end = next.map_or(u64::from(last.0) + 1, |next| u64::from(next.0));
             // One more than a sequence number, which has a predecessor.
             let missing = Some(LedgerRange::new(ledger, (end - 1) as u32));
-            turn.passes(Passed { missing, next });
+            ahead.passes(Passed { missing, next });
             return Ok(());
         }
         if !store.touches(ledger, &manifest.contracts)? {
             let is_whole = self.runner.is_whole(ledger, &manifest.contracts)?;
             let missing = (!is_whole).then_some(LedgerRange { first: ledger, last: ledger });
-            turn.passes(Passed { missing, next: ledger.next() });
+            ahead.passes(Passed { missing, next: ledger.next() });
             return Ok(());
         }
         if self.runner.is_full(entry) {
-            turn.stops(ProgramError::Full(manifest.owner.to_string()).to_string());
+            ahead.stops(ProgramError::Full(manifest.owner.to_string()).to_string());
             return Ok(());
         }
         if let Some(because) = self.registry.make_ready(entry)? {
-            turn.stops(because);
+            ahead.stops(because);
             return Ok(());
         }
         let goes_on =
             |effects: &Effects| effects.ledger == ledger && effects.contracts == manifest.contracts;
         let effects = self.begun.take(entry.id, goes_on).unwrap_or_else(|| {
             let mut effects = Effects::none(manifest, ledger, RunSource::Backfill);
-            let part = turn.backfill.part;
+            let part = ahead.backfill.part;
             effects.rest = part.map(|from| TransactionPosition { ledger, application_order: from });
             effects
         });
-        let effects = self.runner.run(entry, &manifest.contracts, effects, Some(until))?;
-        match effects.rest {
-            None => turn.ran(effects),
-            Some(_) => match self.begun.keep(entry.id, effects) {
-                None => turn.is_over = true,
-                Some(effects) => turn.ran(effects),
-            },
-        }
+        ahead.plans(effects);
         Ok(())
     }
 

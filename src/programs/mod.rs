@@ -6,6 +6,7 @@
 //! program has got. Other threads bring rows into the tables ([`feeder`]), and others run programs on ledgers that were
 //! stored before they were deployed ([`backfills`]). None of them holds up ingestion.
 
+mod abreast;
 pub mod backfill;
 mod backfill_turn;
 mod backfills;
@@ -237,7 +238,8 @@ impl Programs {
     }
 
     fn start_threads(&self, health: Arc<Health>) {
-        const { assert!(LIVE_IN_BACKGROUND.len() + BACKFILLING.len() == BACKGROUND_RUNS) };
+        // Each backfill may have a second thread.
+        const { assert!(LIVE_IN_BACKGROUND.len() + 2 * BACKFILLING.len() == BACKGROUND_RUNS) };
         let mut threads = Vec::new();
         let prompt = LIVE.map(|(name, lane)| (name, lane, Priority::Prompt));
         let background = LIVE_IN_BACKGROUND.map(|(name, lane)| (name, lane, Priority::Background));

@@ -1,0 +1,123 @@
+//! Ledgers that are full of events of one's own, and of as little else as possible.
+
+use orrery::domain::NetworkId;
+use stellar_xdr::{
+    ContractEvent, DependentTxCluster, GeneralizedTransactionSet, LedgerCloseMetaV2,
+    ParallelTxExecutionStage, TransactionEnvelope, TransactionMeta, TransactionPhase,
+    TransactionResultMetaV1, TransactionResultResult, VecM,
+};
+
+use crate::amplify::{self, Hashes};
+use crate::recorded::{Recorded, xdr};
+use crate::variation::edit;
+
+/// Changes of entries in a transaction at most: of a transfer, the balances before and after, and what pays for
+/// the transaction's time.
+const CHANGES: usize = 8;
+
+/// XDR of the recorded ledgers, copied, with so many times their smallest smart-contract transaction and nothing
+/// else, each with so many events, which are made by number from 1.
+pub fn ledgers(
+    recorded: &Recorded,
+    copies: u64,
+    transactions: usize,
+    events: usize,
+    event: impl Fn(u64) -> ContractEvent,
+) -> Vec<Vec<u8>> {
+    let network = recorded.network.id();
+    let models = recorded.ledgers.iter().filter_map(|ledger| smallest(ledger, network));
+    let model = models.min_by_key(|it| xdr(&it.result).len());
+    let mut model = model.expect("there are calls in the recorded ledgers");
+    keep_little(&mut model.result.tx_apply_processing);
+    let mut made = 0;
+    amplify::chain_with(recorded, copies, |number, ledger| {
+        let first = (number * transactions) as i64;
+        let copies = (first..).take(transactions).map(|number| {
+            let (mut envelope, mut hashes) = (model.envelope.clone(), Hashes::new());
+            amplify::vary_envelope(&mut envelope, 1 + number, network, &mut hashes);
+            (envelope, hashes)
+        });
+        let (envelopes, hashes): (Vec<_>, Vec<_>) = copies.unzip();
+        let GeneralizedTransactionSet::V1(set) = &mut ledger.tx_set;
+        edit(&mut set.phases, |phases| {
+            for phase in phases {
+                match phase {
+                    TransactionPhase::V0(components) => *components = VecM::default(),
+                    TransactionPhase::V1(parallel) => {
+                        let cluster = envelopes.clone().try_into().expect("a few transactions");
+                        let stage = vec![DependentTxCluster(cluster)].try_into().expect("one");
+                        let stages = vec![ParallelTxExecutionStage(stage)];
+                        parallel.execution_stages = stages.try_into().expect("one");
+                    }
+                }
+            }
+        });
+        edit(&mut ledger.tx_processing, |results| {
+            let copy = |hashes: &Hashes| {
+                let mut copy = model.result.clone();
+                amplify::vary_result(&mut copy, hashes);
+                copy
+            };
+            *results = hashes.iter().map(copy).collect();
+            for transaction in results {
+                let TransactionMeta::V4(meta) = &mut transaction.tx_apply_processing else {
+                    continue;
+                };
+                edit(&mut meta.operations, |operations| {
+                    for operation in operations {
+                        let own = (0..events).map(|_| {
+                            made += 1;
+                            event(made)
+                        });
+                        let own: Vec<_> = own.collect();
+                        operation.events = own.try_into().expect("a few events");
+                    }
+                });
+            }
+        });
+    })
+}
+
+/// A transaction, and what came of it.
+struct Model {
+    envelope: TransactionEnvelope,
+    result: TransactionResultMetaV1,
+}
+
+/// The smallest smart-contract transaction of a ledger that succeeded.
+fn smallest(ledger: &LedgerCloseMetaV2, network: &NetworkId) -> Option<Model> {
+    let results = ledger.tx_processing.iter().filter(|it| {
+        is_success(&it.result.result.result) && is_of_contracts(&it.tx_apply_processing)
+    });
+    let result = results.min_by_key(|it| xdr(*it).len())?;
+    let GeneralizedTransactionSet::V1(set) = &ledger.tx_set;
+    let stages = set.phases.iter().filter_map(|phase| match phase {
+        TransactionPhase::V1(parallel) => Some(&parallel.execution_stages),
+        TransactionPhase::V0(_) => None,
+    });
+    let clusters = stages.flat_map(|stages| stages.iter()).flat_map(|stage| stage.0.iter());
+    let mut envelopes = clusters.flat_map(|cluster| cluster.0.iter());
+    let hash = result.result.transaction_hash.0;
+    let envelope = envelopes.find(|it| amplify::hashes_of(it, network)[0] == hash)?;
+    Some(Model { envelope: envelope.clone(), result: result.clone() })
+}
+
+fn is_success(result: &TransactionResultResult) -> bool {
+    use TransactionResultResult::{TxFeeBumpInnerSuccess, TxSuccess};
+    matches!(result, TxSuccess(_) | TxFeeBumpInnerSuccess(_))
+}
+
+fn is_of_contracts(meta: &TransactionMeta) -> bool {
+    matches!(meta, TransactionMeta::V4(meta) if meta.soroban_meta.is_some())
+}
+
+/// Leaves of a transaction's metadata what a transfer has: few changes of entries, no diagnostics.
+fn keep_little(meta: &mut TransactionMeta) {
+    let TransactionMeta::V4(meta) = meta else { return };
+    meta.diagnostic_events = VecM::default();
+    edit(&mut meta.operations, |operations| {
+        for operation in operations {
+            edit(&mut operation.changes.0, |changes| changes.truncate(CHANGES));
+        }
+    });
+}

@@ -1,0 +1,76 @@
+//! Runs of a program on several stored ledgers at the same time. Ledgers do not depend on each other: a run finds
+//! what the network found, not what another run left.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::ProgramError;
+use super::engine::THREAD_STACK;
+use super::registry::Entry;
+use super::runner::{Effects, PART_BYTES, Runner};
+use crate::domain::ContractId;
+use crate::priority::Priority;
+
+/// Runs a program on ledgers, those after the first on another thread as well. Gives what came of them in their
+/// order: of the first one in any case, and up to one that failed, or for all of which there was no time.
+pub(super) fn run(
+    runner: &Runner,
+    entry: &Entry,
+    contracts: &[ContractId],
+    ledgers: Vec<Effects>,
+    until: Instant,
+) -> Vec<Result<Effects, ProgramError>> {
+    let is_alone = ledgers.len() < 2;
+    let left = Mutex::new(ledgers.into_iter().enumerate());
+    let ran = Mutex::new(BTreeMap::new());
+    let (is_over, bytes) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let work = || {
+        loop {
+            let Some((place, ledger)) = left.lock().next() else { return };
+            let done = runner.run(entry, contracts, ledger, Some(until));
+            match &done {
+                Ok(effects) if effects.rest.is_none() => {
+                    let held = effects.bytes + bytes.fetch_add(effects.bytes, Ordering::Relaxed);
+                    if held >= PART_BYTES {
+                        is_over.store(true, Ordering::Relaxed);
+                    }
+                }
+                // What comes after this is not wanted.
+                Ok(_) | Err(_) => is_over.store(true, Ordering::Relaxed),
+            }
+            ran.lock().insert(place, done);
+            if is_over.load(Ordering::Relaxed) || Instant::now() >= until {
+                return;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        if !is_alone {
+            let helper = thread::Builder::new().name("programs-beside".to_owned());
+            // When the system refuses a thread, this one does it all.
+            let _ = helper.stack_size(THREAD_STACK).spawn_scoped(scope, || {
+                Priority::Background.take();
+                work();
+            });
+        }
+        work();
+    });
+    in_order(ran.into_inner())
+}
+
+/// What came of the ledgers up to the first that is not done.
+fn in_order(
+    ran: BTreeMap<usize, Result<Effects, ProgramError>>,
+) -> Vec<Result<Effects, ProgramError>> {
+    let mut is_over = false;
+    let done = ran.into_iter().enumerate().take_while(|(count, (place, done))| {
+        let was_over = is_over || count != place;
+        is_over = !matches!(done, Ok(effects) if effects.rest.is_none());
+        !was_over
+    });
+    done.map(|(_, (_, done))| done).collect()
+}

@@ -1,0 +1,45 @@
+//! A verifier that very many accounts share: an answer about it has a bound.
+//!
+//! Small: 5,000 accounts; full: 100,000. How long lookups take is measured in `benches/`.
+
+use orrery::domain::ContractId;
+use sha2::{Digest, Sha256};
+
+use crate::common::size;
+use crate::made::contract;
+use crate::made::smart::{external, passkey, rule_inline};
+use crate::world::{SMART, World};
+
+/// Accounts that are made in one ledger.
+const IN_A_LEDGER: u64 = 500;
+/// Accounts that an answer lists at the most.
+const LISTED: u64 = 3_000;
+
+fn digest(of: &str, number: u64) -> [u8; 32] {
+    Sha256::digest(format!("{of} {number}")).into()
+}
+
+#[test]
+fn a_verifier_that_very_many_share_is_answered_in_part_and_says_so() {
+    let shared = size::choose(5_000, 100_000);
+    let world = World::new();
+    for (sequence, first) in (1..).zip((0..shared).step_by(IN_A_LEDGER as usize)) {
+        let accounts = first..shared.min(first + IN_A_LEDGER);
+        let events = accounts.map(|number| {
+            let key = passkey(&digest("credential", number));
+            let made = rule_inline(0, &[external(&contract(1), &key)], &[]);
+            (ContractId(digest("account", number)), made)
+        });
+        world.store(sequence, &[events.collect()]);
+    }
+    world.temp.store.flush().unwrap();
+    world.feed();
+    let answer = world.ask(&format!("{SMART}/api/lookup/address/{}", contract(1)));
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("x-result-truncated"), Some("true"));
+    assert!(answer.body.len() <= 1 << 20, "{} bytes", answer.body.len());
+    assert_eq!(answer.json()["count"], LISTED);
+    let one = format!("{SMART}/api/lookup/{}", hex::encode(digest("credential", shared - 1)));
+    let answer = world.ask(&one);
+    assert_eq!((answer.status, answer.json()["count"].as_u64()), (200, Some(1)));
+}
