@@ -59,18 +59,42 @@ pub(super) fn run(
         }
         work();
     });
-    in_order(ran.into_inner())
+    up_to_the_first_gap(
+        ran.into_inner(),
+        |done| matches!(done, Ok(effects) if effects.rest.is_none()),
+    )
 }
 
-/// What came of the ledgers up to the first that is not done.
-fn in_order(
-    ran: BTreeMap<usize, Result<Effects, ProgramError>>,
-) -> Vec<Result<Effects, ProgramError>> {
-    let mut is_over = false;
-    let done = ran.into_iter().enumerate().take_while(|(count, (place, done))| {
-        let was_over = is_over || count != place;
-        is_over = !matches!(done, Ok(effects) if effects.rest.is_none());
-        !was_over
-    });
-    done.map(|(_, (_, done))| done).collect()
+/// What stands at 0, 1, 2, …, up to the first place with nothing, or behind the first that is not complete.
+fn up_to_the_first_gap<T>(
+    by_place: BTreeMap<usize, T>,
+    is_complete: impl Fn(&T) -> bool,
+) -> Vec<T> {
+    let mut found = Vec::with_capacity(by_place.len());
+    for (place, one) in by_place {
+        if place != found.len() || found.last().is_some_and(|last| !is_complete(last)) {
+            break;
+        }
+        found.push(one);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_taken_behind_a_gap_or_behind_what_is_not_complete() {
+        let taken = |places: &[(usize, bool)]| {
+            let by_place = places.iter().copied().collect();
+            up_to_the_first_gap(by_place, |is_complete| *is_complete).len()
+        };
+        assert_eq!(taken(&[]), 0);
+        assert_eq!(taken(&[(0, true), (1, true), (2, true)]), 3);
+        assert_eq!(taken(&[(1, true), (2, true)]), 0);
+        assert_eq!(taken(&[(0, true), (2, true)]), 1);
+        assert_eq!(taken(&[(0, true), (1, false), (2, true)]), 2);
+        assert_eq!(taken(&[(0, false), (1, true)]), 1);
+    }
 }
