@@ -37,10 +37,10 @@ const P7: Goal = Goal::at_most(1.3, 1.1);
 const P8: Goal = Goal::at_most(4.0, 2.0);
 
 /// Requests in one repetition.
-const REQUESTS: usize = 2_000;
+pub const REQUESTS: usize = 2_000;
 /// Requests to one side before it is the other's turn.
-const REQUESTS_IN_TURN: usize = 50;
-const NO_OP: &str = "/rest/health/live";
+pub const REQUESTS_IN_TURN: usize = 50;
+pub const NO_OP: &str = "/rest/health/live";
 
 /// Whether somebody has asked for a page since the newest ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use stellar_xdr::{
 };
 
 use crate::client::Client;
+use crate::http::{NO_OP, REQUESTS, REQUESTS_IN_TURN};
 use crate::made::passkey::{added, secp256r1, storage, unlimited};
 use crate::made::smart::{external, passkey, rule_inline};
 use crate::made::{Made, contract};
@@ -34,10 +35,6 @@ const SHARED: u64 = 100_000;
 /// Transactions in a ledger, and accounts that come to be in one.
 const TRANSACTIONS: usize = 200;
 const IN_A_TRANSACTION: usize = 50;
-/// Requests in one repetition, and in one turn of a side.
-const REQUESTS: usize = 2_000;
-const REQUESTS_IN_TURN: usize = 50;
-const NO_OP: &str = "/rest/health/live";
 
 /// Measures lookups in both indexes.
 pub fn run(
