@@ -42,6 +42,9 @@ const LINGER: Duration = Duration::from_secs(2);
 /// How long to wait when the system refuses a connection, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long the API's threads have to end at a stop, beyond the time of the longest scan.
+const THREADS_END_WITHIN: Duration = Duration::from_secs(2);
+
 /// Bytes of a request's head, and of what is read ahead of one: the longest path and query with the usual
 /// headers fit.
 const LARGEST_HEAD: usize = 48 << 10;
@@ -82,6 +85,7 @@ async fn serve_routes(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ApiError> {
     let settings = deps.settings.clone();
+    let scan_time = settings.scan.time;
     let gate = Arc::new(Gate::new(deps, router)?);
     // Its threads serve connections and read the store; see [`super::blocking`].
     let threads = PromptRuntime::start("api", settings.readers.max(1) + SPARE_THREADS)
@@ -102,6 +106,11 @@ async fn serve_routes(
         outcome = accepting => outcome,
         never = gate.watch().keep(&runtime) => match never {},
     };
+    // Scans of requests that were cut off end after their time.
+    let wait = scan_time + THREADS_END_WITHIN;
+    if tokio::task::spawn_blocking(move || threads.stop(wait)).await.is_err() {
+        tracing::error!("the API's threads could not be stopped in order");
+    }
     outcome
         .unwrap_or_else(|panic| Err(ApiError::Start(format!("its accept loop failed ({panic})"))))
 }

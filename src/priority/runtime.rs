@@ -1,13 +1,14 @@
 //! A runtime of its own for what gives way to the storing of ledgers.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::Priority;
 
 /// A runtime whose threads have [`Priority::Prompt`]. Dropping it stops them without waiting for them, so that a task
-/// of another runtime may do it.
+/// of another runtime may do it; [`PromptRuntime::stop`] waits.
 #[derive(Debug)]
 pub struct PromptRuntime {
     handle: Handle,
@@ -30,6 +31,14 @@ impl PromptRuntime {
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 
+    /// Drops its tasks and blocks until its threads are gone, for at most `wait`: a thread that reads the store
+    /// while the process exits would use what RocksDB has taken down already, and abort.
+    pub fn stop(mut self, wait: Duration) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(wait);
+        }
+    }
+
     /// For tasks of it.
     pub fn handle(&self) -> &Handle {
         &self.handle
@@ -41,5 +50,29 @@ impl Drop for PromptRuntime {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, mpsc};
+
+    use super::*;
+
+    #[test]
+    fn a_stop_waits_for_what_a_thread_is_doing() {
+        let runtime = PromptRuntime::start("tests", 1).unwrap();
+        let (begun, begins) = mpsc::channel();
+        let ended = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&ended);
+        runtime.handle().spawn(async move {
+            begun.send(()).unwrap();
+            tokio::task::block_in_place(|| std::thread::sleep(Duration::from_millis(50)));
+            ends.store(true, Ordering::SeqCst);
+        });
+        begins.recv().unwrap();
+        runtime.stop(Duration::from_secs(60));
+        assert!(ended.load(Ordering::SeqCst));
     }
 }

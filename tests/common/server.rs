@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use orrery::api::{self, ApiError, ApiSettings, Deps};
 use orrery::auth::{IssueRequest, Tokens};
@@ -60,7 +60,11 @@ impl Server {
             network,
             programs: None,
             webhooks: None,
-            settings: ApiSettings { rate_limit: None, ..ApiSettings::default() },
+            settings: ApiSettings {
+                rate_limit: None,
+                stop_timeout: Duration::from_millis(100),
+                ..ApiSettings::default()
+            },
             clock: Arc::new(now),
             metrics: None,
             on_request: None,
@@ -106,6 +110,20 @@ impl Server {
     /// Waits until it has stopped.
     pub fn finish_stop(&mut self) {
         self.runtime.block_on(self.served.take().unwrap()).unwrap().unwrap();
+    }
+}
+
+impl Drop for Server {
+    /// Waits for its threads: the process may exit next, and RocksDB aborts a process that exits while one of them
+    /// reads.
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // It may have failed.
+            let _ = stop.send(());
+        }
+        if let Some(served) = self.served.take() {
+            let _ = self.runtime.block_on(served);
+        }
     }
 }
 

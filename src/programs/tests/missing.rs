@@ -324,12 +324,23 @@ fn whatever_happens_what_a_program_misses_is_told() {
     let count = if full { 10_000 } else { 40 };
     let given = std::env::var("ORRERY_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seeds = given.map_or(0..count, |seed: u64| seed..seed + 1);
-    for seed in seeds {
-        let ran = std::panic::catch_unwind(|| {
-            let mut history = History::new(seed);
-            (0..STEPS).for_each(|_| history.step());
-            history.end();
-        });
-        assert!(ran.is_ok(), "ORRERY_TEST_SEED={seed} repeats what failed");
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let seeds = seeds.clone().filter(move |seed| seed % threads == thread);
+            scope.spawn(|| seeds.for_each(history));
+        }
+    });
+}
+
+fn history(seed: u64) {
+    if seed % 500 == 499 {
+        eprintln!("{} histories", seed + 1);
     }
+    let ran = std::panic::catch_unwind(|| {
+        let mut history = History::new(seed);
+        (0..STEPS).for_each(|_| history.step());
+        history.end();
+    });
+    assert!(ran.is_ok(), "ORRERY_TEST_SEED={seed} repeats what failed");
 }
