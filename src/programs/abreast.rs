@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::ProgramError;
 use super::engine::THREAD_STACK;
 use super::registry::Entry;
-use super::runner::{Effects, PART_BYTES, Runner};
+use super::runner::{Effects, PART_BYTES, Runner, TurnLimits};
 use crate::domain::ContractId;
 use crate::priority::Priority;
 
@@ -31,7 +31,7 @@ pub(super) fn run(
     let work = || {
         loop {
             let Some((place, ledger)) = left.lock().next() else { return };
-            let done = runner.run(entry, contracts, ledger, Some(until));
+            let done = runner.run(entry, contracts, ledger, TurnLimits::until(until));
             match &done {
                 Ok(effects) if effects.rest.is_none() => {
                     let held = effects.bytes + bytes.fetch_add(effects.bytes, Ordering::Relaxed);

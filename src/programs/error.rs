@@ -124,6 +124,12 @@ impl ProgramError {
         }
     }
 
+    /// Whether it only says that another server has to be asked, in a turn in which that may be done.
+    pub(super) fn asks(&self) -> bool {
+        let (Self::State(error) | Self::Run(RunError::State(error))) = self else { return false };
+        matches!(error, StateError::Upstream(UpstreamError::NotNow))
+    }
+
     /// Whether its sentence is for the operator alone: it may name files, other servers, or what a library
     /// says.
     pub fn is_internal(&self) -> bool {
@@ -174,6 +180,9 @@ impl ProgramError {
                 UpstreamError::Busy => {
                     "too many questions are being asked of the server that knows ledger entries"
                         .to_owned()
+                }
+                UpstreamError::NotNow => {
+                    "the server that knows ledger entries is asked in another turn".to_owned()
                 }
                 UpstreamError::Odd(_) => {
                     "the server that is asked for ledger entries answers what cannot be".to_owned()

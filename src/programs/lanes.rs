@@ -3,7 +3,8 @@
 //! Programs belong to people who do not know each other, and one that loops until its fuel is gone
 //! must not hold up the others. So programs whose turns have been short have threads of their own, and
 //! the slow ones another, of low priority. One that has not had a turn yet may be either: it waits for others
-//! of its kind and not for slow ones. On each thread, whoever has used the least time is next.
+//! of its kind and not for slow ones, nor for what those of its kind ask another server. On each thread, whoever
+//! has used the least time is next.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -54,10 +55,20 @@ const NEWEST_COUNTS: u32 = 25;
 pub(super) enum Lane {
     /// Programs that have not had a turn in which there was something to do.
     New,
+    /// Those of them that need the answer of another server first, for which others are not to wait.
+    Asking,
     /// Programs whose turns are short.
     Fast,
     /// The others.
     Slow,
+}
+
+impl Lane {
+    /// Whether a turn on such a thread may wait for the answers of another server. It is not known of a new
+    /// program how long that lasts, and all new ones have one thread.
+    pub(super) fn may_ask(self) -> bool {
+        self != Self::New
+    }
 }
 
 /// What came of a turn.
@@ -70,6 +81,8 @@ pub(super) enum Turn {
         /// A run took so long that others had to wait: see [`TurnClock::held_up`].
         held_up: bool,
     },
+    /// Another server has to be asked, in a turn in which that may be done.
+    Asks,
     /// There is something to do after a while.
     Later(Duration),
     /// It failed through no fault of the program's; to be tried again after a while.
@@ -190,10 +203,13 @@ impl Lanes {
         slot.later = matches!(outcome, Turn::Later(_)) && !slot.woken;
         slot.due = match outcome {
             Turn::Idle => slot.woken.then_some(now),
-            Turn::Worked { .. } => Some(now),
+            Turn::Worked { .. } | Turn::Asks => Some(now),
             Turn::Later(_) if slot.woken => Some(now),
             Turn::Later(wait) | Turn::Failed(wait) => Some(now + wait),
         };
+        if outcome == Turn::Asks {
+            slot.lane = Lane::Asking;
+        }
         // Whoever waited in vain for somebody else's answer must not hold up those who need none.
         if matches!(outcome, Turn::Failed(_)) && took >= 2 * SHORT_TURN {
             slot.lane = Lane::Slow;
@@ -279,6 +295,19 @@ mod tests {
         assert_eq!(lanes.next(Lane::Slow), Some(SLOW));
         lanes.add(FAST);
         assert_eq!(lanes.next(Lane::New), Some(FAST));
+    }
+
+    #[test]
+    fn a_new_program_does_not_wait_for_what_another_asks() {
+        let lanes = Lanes::default();
+        lanes.add(SLOW);
+        assert_eq!(lanes.next(Lane::New), Some(SLOW));
+        lanes.done(SLOW, Turn::Asks, Duration::ZERO);
+        assert_eq!(lanes.next(Lane::Asking), Some(SLOW));
+        lanes.add(FAST);
+        assert_eq!(lanes.next(Lane::New), Some(FAST));
+        lanes.done(SLOW, SHORT, Duration::ZERO);
+        assert_eq!(lanes.next(Lane::Fast), Some(SLOW), "it was not long");
     }
 
     #[test]

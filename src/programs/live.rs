@@ -6,11 +6,11 @@ use std::time::Instant;
 use super::ProgramError;
 use super::begun::Begun;
 use super::feeder::Feeder;
-use super::lanes::{SHORT_TURN, Turn, TurnClock};
+use super::lanes::{Lane, SHORT_TURN, Turn, TurnClock};
 use super::manifest::{Manifest, Part};
 use super::records::RunSource;
 use super::registry::{Entry, Registry, put_progress};
-use super::runner::{Effects, RETRY, Runner};
+use super::runner::{Effects, RETRY, Runner, TurnLimits};
 use super::trouble::Trouble;
 use super::waiting::Due;
 use super::writing::{WrittenRuns, Wrote};
@@ -61,18 +61,19 @@ impl Live {
         }
     }
 
-    /// One turn of a program.
-    pub(super) fn turn(&self, program: ProgramId) -> Turn {
+    /// One turn of a program, on a thread for programs of this lane.
+    pub(super) fn turn(&self, program: ProgramId, lane: Lane) -> Turn {
         let Some(entry) = self.registry.get(program) else {
             self.begun.forget(program);
             self.trouble.is_over(RunSource::Live, program);
             return Turn::Idle;
         };
-        match self.next_ledger(&entry) {
+        match self.next_ledger(&entry, lane) {
             Ok(turn) => {
                 self.trouble.is_over(RunSource::Live, program);
                 turn
             }
+            Err(error) if error.asks() => Turn::Asks,
             Err(error) => {
                 self.trouble.has(RunSource::Live, program, &error);
                 Turn::Failed(RETRY)
@@ -80,7 +81,7 @@ impl Live {
         }
     }
 
-    fn next_ledger(&self, entry: &Entry) -> Result<Turn, ProgramError> {
+    fn next_ledger(&self, entry: &Entry, lane: Lane) -> Result<Turn, ProgramError> {
         let (manifest, progress) = {
             let mut cell = entry.lock();
             cell.settle(&self.runner.store)?;
@@ -115,11 +116,12 @@ impl Live {
                     effects
                 }
                 Next::More => return Ok(Turn::Worked { held_up: false }),
-                Next::Nothing => return self.run_again(entry, &manifest),
+                Next::Nothing => return self.run_again(entry, &manifest, lane),
             },
         };
         let clock = TurnClock::start();
-        let effects = self.runner.run(entry, &manifest.contracts, effects, Some(clock.end()))?;
+        let limits = TurnLimits { until: Some(clock.end()), may_ask: lane.may_ask() };
+        let effects = self.runner.run(entry, &manifest.contracts, effects, limits)?;
         if self.runner.store.is_lost(&program_consumer(entry.id), effects.ledger) {
             // Retention was here first: what was read may not be all there was.
             self.passed(entry, &manifest, effects.place, 1, &LedgerSet::default())?;
@@ -147,7 +149,12 @@ impl Live {
     }
 
     /// Makes runs again for which there was not enough stored when they were made first.
-    fn run_again(&self, entry: &Entry, manifest: &Manifest) -> Result<Turn, ProgramError> {
+    fn run_again(
+        &self,
+        entry: &Entry,
+        manifest: &Manifest,
+        lane: Lane,
+    ) -> Result<Turn, ProgramError> {
         let clock = TurnClock::start();
         let due = entry.lock().waiting.due(&self.runner.store, Instant::now());
         let (ledger, due) = match due {
@@ -157,7 +164,8 @@ impl Live {
         };
         let mut effects = Effects::none(manifest, ledger, RunSource::Backfill);
         effects.again = Some(due);
-        let effects = self.runner.run(entry, &manifest.contracts, effects, Some(clock.end()))?;
+        let limits = TurnLimits { until: Some(clock.end()), may_ask: lane.may_ask() };
+        let effects = self.runner.run(entry, &manifest.contracts, effects, limits)?;
         if !effects.whole {
             // What waited for it may be gone with it.
             let missing = LedgerRange { first: ledger, last: ledger }.into();

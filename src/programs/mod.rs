@@ -80,8 +80,12 @@ const COMPILED: &str = "compiled";
 /// Threads that run programs on new ledgers, and whose turn each of them gives.
 const LIVE: [(&str, Lane); 2] = [("programs-1", Lane::Fast), ("programs-2", Lane::Fast)];
 /// The same, of low priority.
-const LIVE_IN_BACKGROUND: [(&str, Lane); 2] =
-    [("programs-new", Lane::New), ("programs-slow", Lane::Slow)];
+const LIVE_IN_BACKGROUND: [(&str, Lane); 4] = [
+    ("programs-new", Lane::New),
+    ("programs-asking-1", Lane::Asking),
+    ("programs-asking-2", Lane::Asking),
+    ("programs-slow", Lane::Slow),
+];
 /// Threads that run programs on ledgers that were stored before, of low priority.
 const BACKFILLING: [(&str, Lane); 3] = [
     ("programs-backfill-new", Lane::New),
@@ -246,7 +250,7 @@ impl Programs {
         for (name, lane, priority) in prompt.into_iter().chain(background) {
             let (lanes, live) = (Arc::clone(&self.lanes), Arc::clone(&self.live));
             threads.extend(spawn(name, priority, &health, move || {
-                lanes.work(lane, |program| live.turn(program));
+                lanes.work(lane, |program| live.turn(program, lane));
             }));
         }
         for (name, lane) in BACKFILLING {

@@ -58,6 +58,15 @@ impl Upstream for OwnersQuestions<'_> {
     }
 }
 
+/// Refuses all questions: for a turn in which nobody may wait for an answer.
+pub(super) struct AskedLater;
+
+impl Upstream for AskedLater {
+    fn look_up(&self, _: &[LedgerKey], _: Duration) -> Result<UpstreamAnswer, UpstreamError> {
+        Err(UpstreamError::NotNow)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;

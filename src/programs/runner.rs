@@ -11,7 +11,7 @@ use super::ProgramError;
 use super::Settings;
 use super::engine::{Engine, Invocation, Outcome, Program, Recorded, RunError};
 use super::manifest::Manifest;
-use super::questions::Questions;
+use super::questions::{AskedLater, Questions};
 use super::records::{Execution, Likeness, RunSource};
 use super::registry::Entry;
 use super::rows::RunRows;
@@ -105,6 +105,23 @@ impl Effects {
     }
 }
 
+/// What a program may do in its turn.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TurnLimits {
+    /// No run is begun any more from then on.
+    pub until: Option<Instant>,
+    /// Whether the server that knows entries may be waited for. Else a run that needs it ends the turn with an error
+    /// of which [`ProgramError::asks`] is true.
+    pub may_ask: bool,
+}
+
+impl TurnLimits {
+    /// Until then, and the server may be waited for.
+    pub(super) fn until(until: Instant) -> Self {
+        Self { until: Some(until), may_ask: true }
+    }
+}
+
 impl Runner {
     /// Whether an owner has as many rows as an owner may have.
     pub(super) fn is_full(&self, entry: &Entry) -> bool {
@@ -133,14 +150,15 @@ impl Runner {
         Ok(calls.collect::<Result<_, _>>()?)
     }
 
-    /// Runs a program on a ledger, or on what is left of it, until `until`. Nothing is written.
+    /// Runs a program on a ledger, or on what is left of it, within these limits. Nothing is written.
     pub(super) fn run(
         &self,
         entry: &Entry,
         contracts: &[ContractId],
         mut effects: Effects,
-        until: Option<Instant>,
+        limits: TurnLimits,
     ) -> Result<Effects, ProgramError> {
+        let TurnLimits { until, may_ask } = limits;
         let module = entry.module.get().ok_or(ProgramError::NotReady(entry.id))?;
         let from = effects.rest.take();
         // Before anything is looked up: what is stored meanwhile may be what a run was missing.
@@ -157,7 +175,10 @@ impl Runner {
         };
         let owner = entry.shown().manifest.owner.clone();
         let asks = self.questions.as_ref().map(|questions| questions.of(owner));
-        let upstream = asks.as_ref().map(|asks| asks as &dyn Upstream);
+        let upstream = asks.as_ref().map(|asks| match may_ask {
+            true => asks as &dyn Upstream,
+            false => &AskedLater,
+        });
         let states = States::new(&self.store, upstream).within(self.settings.lookups);
         let mut of_ledger = None;
         let mut first = true;

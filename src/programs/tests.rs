@@ -18,7 +18,7 @@ use super::backfill::Backfill;
 use super::backfills::Backfills;
 use super::engine::{EMIT, Engine, EngineSettings, env_functions};
 use super::feeder::Feeder;
-use super::lanes::Turn;
+use super::lanes::{Lane, Turn};
 use super::live::Live;
 use super::manifest::Manifest;
 use super::questions::Questions;
@@ -258,7 +258,7 @@ impl Parts {
     fn delete(&self, owner: &str, id: ProgramId) -> Result<(), ProgramError> {
         self.registry.delete(&Owner(owner.to_owned()), id)?;
         self.backfills.forget(id);
-        self.live.turn(id);
+        self.live.turn(id, Lane::Fast);
         self.trouble.report();
         Ok(())
     }
@@ -269,7 +269,7 @@ impl Parts {
             let mut busy = false;
             for entry in self.registry.all() {
                 entry.lock().waiting.hurry();
-                busy |= !matches!(self.live.turn(entry.id), Turn::Idle);
+                busy |= !matches!(self.live.turn(entry.id, Lane::Fast), Turn::Idle);
                 busy |= !matches!(self.backfills.turn(entry.id), Turn::Idle);
             }
             if !busy {

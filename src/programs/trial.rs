@@ -12,7 +12,7 @@ use super::manifest::{Manifest, Progress};
 use super::records::{Execution, RunSource};
 use super::registry::{Cell, Deploy, Entry};
 use super::rows::RunRows;
-use super::runner::{Effects, Run, Runner};
+use super::runner::{Effects, Run, Runner, TurnLimits};
 use super::transaction::HostCall;
 use super::{ProgramError, names};
 use crate::domain::{
@@ -251,7 +251,7 @@ fn runs(
         let mut effects = Effects::none(manifest, position.ledger, RunSource::Live);
         effects.schema = runs.schema;
         effects.only = Some([transaction.hash].into());
-        let effects = runner.run(entry, &manifest.contracts, effects, Some(until))?;
+        let effects = runner.run(entry, &manifest.contracts, effects, TurnLimits::until(until))?;
         runs.schema = effects.schema;
         for run in effects.runs {
             let hash = run.rows.transaction;

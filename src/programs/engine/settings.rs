@@ -23,7 +23,7 @@ pub const THREAD_STACK: usize = RUN_STACK + (1 << 20);
 
 /// Runs of low priority at a time: as many as there are threads for them, so that one that lasts long keeps no
 /// other waiting.
-pub const BACKGROUND_RUNS: usize = 8;
+pub const BACKGROUND_RUNS: usize = 10;
 
 /// Most tables of a module: with reference types, one of other references may stand beside that of
 /// functions. The network allows one.

@@ -57,6 +57,9 @@ pub enum UpstreamError {
     /// It contradicts itself.
     #[error("{0}")]
     Odd(String),
+    /// It is not asked on this thread, because others would wait for the answer.
+    #[error("the server is not asked in this turn")]
+    NotNow,
     /// Too many questions are being asked.
     #[error("too many questions are being asked of the server at a time")]
     Busy,

@@ -60,6 +60,28 @@ fn a_key_that_is_refused_is_a_failed_run_and_nobodys_outage() {
 }
 
 #[test]
+fn a_new_program_asks_in_a_turn_in_which_that_may_last() {
+    let asked = Arc::new(AtomicBool::new(false));
+    let asks = Arc::clone(&asked);
+    let scene = Scene::asking(Answers(move |_: &[LedgerKey]| {
+        asks.store(true, Ordering::Relaxed);
+        Ok(())
+    }));
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    scene.add_all(60..=65);
+    let mut turns = 0;
+    while scene.live.turn(id, Lane::New) != Turn::Asks {
+        turns += 1;
+        assert!(turns < MANY_TURNS);
+    }
+    assert!(!asked.load(Ordering::Relaxed));
+    assert_eq!(scene.live.turn(id, Lane::New), Turn::Asks, "as often as it is tried");
+    assert!(!scene.is_down());
+    assert!(matches!(scene.live.turn(id, Lane::Asking), Turn::Worked { .. }));
+    assert!(asked.load(Ordering::Relaxed));
+}
+
+#[test]
 fn a_server_that_is_out_of_reach_is_told_without_its_address() {
     let is_up = Arc::new(AtomicBool::new(false));
     let up = Arc::clone(&is_up);
@@ -70,7 +92,7 @@ fn a_server_that_is_out_of_reach_is_told_without_its_address() {
     let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
     scene.add_all(60..=65);
     let mut turns = 0;
-    while !matches!(scene.live.turn(id), Turn::Failed(_)) {
+    while !matches!(scene.live.turn(id, Lane::Fast), Turn::Failed(_)) {
         turns += 1;
         assert!(turns < MANY_TURNS);
     }
@@ -95,7 +117,7 @@ fn a_server_that_is_behind_holds_up_its_askers_alone() {
     scene.deploy("bob", "beside", &module(""), NOBODYS).unwrap();
     scene.add_all(60..=65);
     let mut turns = 0;
-    while !matches!(scene.live.turn(id), Turn::Failed(_)) {
+    while !matches!(scene.live.turn(id, Lane::Fast), Turn::Failed(_)) {
         turns += 1;
         assert!(turns < MANY_TURNS);
     }
@@ -252,11 +274,11 @@ fn questions_are_counted_for_the_owner_of_the_program() {
         let _opens = Opens(&gate);
         let scene = &scene;
         for id in anas {
-            scope.spawn(move || scene.live.turn(id));
+            scope.spawn(move || scene.live.turn(id, Lane::Fast));
         }
         // Two of one owner's are asked at a time, however many programs ask; others do not wait for that.
         wait_for(2, 1);
-        scope.spawn(|| scene.live.turn(bobs));
+        scope.spawn(|| scene.live.turn(bobs, Lane::Fast));
         wait_for(3, 1);
     });
     scene.settle();

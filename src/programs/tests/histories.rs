@@ -166,7 +166,7 @@ impl History {
         if !is_there {
             self.models.remove(&id);
             // Where it was told that it failed, it is noticed that it did not.
-            self.scene.live.turn(id);
+            self.scene.live.turn(id, Lane::Fast);
             self.scene.backfills.turn(id);
             assert!(self.scene.registry.get(id).is_none());
             assert!(self.scene.rows(id).is_empty());
@@ -243,7 +243,7 @@ impl History {
             let Some(id) = self.any_program() else { return };
             let is_live = self.rng.random_bool(0.6);
             let turn = match is_live {
-                true => self.scene.live.turn(id),
+                true => self.scene.live.turn(id, Lane::Fast),
                 false => self.scene.backfills.turn(id),
             };
             let component = if is_live { "programs" } else { "program backfill" };

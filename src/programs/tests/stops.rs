@@ -199,7 +199,7 @@ fn runs_that_came_too_early_are_made_when_the_ledgers_before_theirs_are_there() 
     // Backwards, as nobody imports, but may.
     for ledger in (FIRST..=19).rev() {
         scene.add(ledger, Durability::Synced);
-        scene.live.turn(id);
+        scene.live.turn(id, Lane::Fast);
     }
     scene.settle();
     assert_eq!(scene.rows(id), expected);
@@ -286,7 +286,7 @@ fn a_deploy_has_its_place_in_the_feed_while_ledgers_come() {
         });
         for ledger in FIRST..=LAST {
             scene.add(ledger, Durability::Synced);
-            scene.live.turn(first);
+            scene.live.turn(first, Lane::Fast);
         }
         // Whatever came after a program's place is there for it, or was there before it was one of all.
         for id in deploys.join().unwrap() {
@@ -348,7 +348,7 @@ fn a_ledger_that_emits_much_is_written_in_parts() {
     scene.begin(id, FIRST, 20).unwrap();
     let mut parts = 0;
     for _ in 0..MANY_TURNS {
-        let turns = [scene.live.turn(id), scene.backfills.turn(id)];
+        let turns = [scene.live.turn(id, Lane::Fast), scene.backfills.turn(id)];
         let part = scene.registry.get(id).unwrap().lock().progress.part;
         if part.is_some() || scene.backfill(id).part.is_some() {
             parts += 1;
