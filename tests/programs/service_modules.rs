@@ -81,7 +81,7 @@ fn modules_that_cost_the_compiler_much_cost_the_service_little() {
         match status {
             200 => assert_eq!(answer["transactions"], json!([]), "{name}"),
             422 => assert_eq!(answer["code"], "module_refused", "{name}: {answer}"),
-            _ => panic!("{name}: {status} {answer}"),
+            _ => panic!("{name}: {status} {answer}; the log: {:?}", service.log()),
         }
     }
     is_up(&service);
