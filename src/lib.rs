@@ -29,3 +29,10 @@ pub mod store;
 pub mod tables;
 pub mod verify;
 pub mod webhooks;
+
+#[cfg(test)]
+#[path = "../tests/common/histories.rs"]
+mod histories;
+#[cfg(test)]
+#[path = "../tests/common/size.rs"]
+mod size;

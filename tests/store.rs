@@ -2,6 +2,7 @@
 //! ingestion, pruning, restarts, and readers beside a writer.
 
 mod common {
+    pub mod histories;
     pub mod model;
     pub mod size;
 }

@@ -120,7 +120,7 @@ impl Live {
             },
         };
         let clock = TurnClock::start();
-        let limits = TurnLimits { until: Some(clock.end()), may_ask: lane.may_ask() };
+        let limits = TurnLimits { until: clock.end(), may_ask: lane.may_ask() };
         let effects = self.runner.run(entry, &manifest.contracts, effects, limits)?;
         if self.runner.store.is_lost(&program_consumer(entry.id), effects.ledger) {
             // Retention was here first: what was read may not be all there was.
@@ -164,7 +164,7 @@ impl Live {
         };
         let mut effects = Effects::none(manifest, ledger, RunSource::Backfill);
         effects.again = Some(due);
-        let limits = TurnLimits { until: Some(clock.end()), may_ask: lane.may_ask() };
+        let limits = TurnLimits { until: clock.end(), may_ask: lane.may_ask() };
         let effects = self.runner.run(entry, &manifest.contracts, effects, limits)?;
         if !effects.whole {
             // What waited for it may be gone with it.

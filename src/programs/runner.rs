@@ -109,7 +109,7 @@ impl Effects {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TurnLimits {
     /// No run is begun any more from then on.
-    pub until: Option<Instant>,
+    pub until: Instant,
     /// Whether the server that knows entries may be waited for. Else a run that needs it ends the turn with an error
     /// of which [`ProgramError::asks`] is true.
     pub may_ask: bool,
@@ -118,7 +118,7 @@ pub(super) struct TurnLimits {
 impl TurnLimits {
     /// Until then, and the server may be waited for.
     pub(super) fn until(until: Instant) -> Self {
-        Self { until: Some(until), may_ask: true }
+        Self { until, may_ask: true }
     }
 }
 
@@ -184,7 +184,7 @@ impl Runner {
         let mut first = true;
         for call in calls.iter().filter(|call| concerned(call) && left(call)) {
             // One at least, or it would never end.
-            let time_is_over = until.is_some_and(|until| Instant::now() > until);
+            let time_is_over = Instant::now() > until;
             if !first && (time_is_over || effects.is_part()) {
                 effects.rest = Some(call.position);
                 break;

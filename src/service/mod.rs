@@ -97,11 +97,6 @@ pub enum ServiceError {
     /// Who is asked for entries of the ledger.
     #[error("entries of the ledger cannot be asked for: {0}")]
     Entries(sources::SourcesError),
-    /// The worker's own program.
-    #[error(
-        "this program's own file is not known, which compiles programs and runs SQL in processes of their own: {0}"
-    )]
-    Worker(std::io::Error),
     /// Where status messages go.
     #[error("status messages: {0}")]
     Status(#[from] TargetError),
@@ -199,7 +194,7 @@ impl Service {
     /// Makes the programs of a data directory ready and begins to run them, until `stop` turns true.
     ///
     /// # Errors
-    /// [`ServiceError::Programs`], [`ServiceError::Worker`], [`ServiceError::Entries`]
+    /// [`ServiceError::Programs`], [`ServiceError::Entries`]
     pub async fn open(
         ledgers: Arc<Ledgers>,
         config: &Config,

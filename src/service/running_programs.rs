@@ -1,6 +1,7 @@
 //! Indexing programs in a running service: opens them with the operator's settings, tells them of new
 //! ledgers, and prunes their records.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -25,10 +26,14 @@ const TABLES: &str = "tables";
 /// Between two looks for records of programs that are too old.
 const PRUNE_RECORDS_EVERY: Duration = Duration::from_secs(600);
 
+/// The file that this process was started from, also when an upgrade has put another in its place since: the
+/// processes that it starts are to be of its own version (proc_pid_exe(5)).
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// Opens the programs of a data directory and begins to run them. Whom they ask for entries, they ask on `runtime`, until `stop` turns true.
 ///
 /// # Errors
-/// [`ServiceError::Programs`], [`ServiceError::Worker`], [`ServiceError::Auth`], [`ServiceError::Entries`]
+/// [`ServiceError::Programs`], [`ServiceError::Auth`], [`ServiceError::Entries`]
 pub(super) fn start(
     ledgers: &Arc<Ledgers>,
     config: &Config,
@@ -36,7 +41,7 @@ pub(super) fn start(
     stop: watch::Receiver<bool>,
 ) -> Result<Arc<Programs>, ServiceError> {
     let store = Arc::clone(ledgers.store());
-    let own = std::env::current_exe().map_err(ServiceError::Worker)?;
+    let own = PathBuf::from(OWN_PROGRAM);
     let tables = Tables::open(TablesSettings {
         directory: store.directory().join(TABLES),
         worker: own.clone(),

@@ -11,7 +11,12 @@ use super::client::HTTP;
 
 /// The program, untouched by the settings of whoever runs the tests.
 pub fn orrery() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
+    untouched(env!("CARGO_BIN_EXE_orrery").as_ref())
+}
+
+/// As [`orrery`], from another file.
+fn untouched(program: &Path) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ORRERY_") {
             command.env_remove(name);
@@ -47,17 +52,27 @@ impl Service {
 
     /// As [`Self::start`], with settings as environment variables.
     pub fn start_with(directory: &Path, settings: &[(&str, &str)]) -> Self {
-        Self::serve(directory, &["--no-source"], settings)
+        Self::serve(orrery(), directory, &["--no-source"], settings)
+    }
+
+    /// As [`Self::start`], from another file that holds the program.
+    pub fn start_from(program: &Path, directory: &Path) -> Self {
+        Self::serve(untouched(program), directory, &["--no-source"], &[])
     }
 
     /// As [`Self::start_with`], following what the settings say.
     pub fn follow(directory: &Path, settings: &[(&str, &str)]) -> Self {
-        Self::serve(directory, &[], settings)
+        Self::serve(orrery(), directory, &[], settings)
     }
 
-    fn serve(directory: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
+    fn serve(
+        mut program: Command,
+        directory: &Path,
+        arguments: &[&str],
+        settings: &[(&str, &str)],
+    ) -> Self {
         let token = token(directory, "tests");
-        let mut child = orrery()
+        let mut child = program
             .env("ORRERY_LIMITS_REQUESTS_PER_SECOND", "0")
             .envs(settings.iter().copied())
             .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])

@@ -18,7 +18,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-use crate::common::size;
+use crate::common::histories;
 
 const FIRST: u32 = 2;
 const LEDGERS: u32 = 24;
@@ -395,22 +395,13 @@ fn listed(directory: &Path) -> BTreeMap<PathBuf, u64> {
 /// Small: 40 histories; full: 10,000.
 #[test]
 fn whatever_fails_the_store_holds_what_it_says() {
-    for seed in 0..size::choose(40, 10_000) {
-        if seed % 500 == 499 {
-            eprintln!("{} histories", seed + 1);
+    histories::run(40, 10_000, |seed| {
+        let mut world = World::new(seed);
+        for _ in 0..world.rng.random_range(5..25) {
+            world.step();
         }
-        let history = std::panic::catch_unwind(|| {
-            let mut world = World::new(seed);
-            for _ in 0..world.rng.random_range(5..25) {
-                world.step();
-            }
-            world.end();
-        });
-        if let Err(panic) = history {
-            eprintln!("history {seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+        world.end();
+    });
 }
 
 /// A write that failed although it was made does not lead the next one astray.

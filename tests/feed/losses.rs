@@ -14,8 +14,8 @@ use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 use super::consumers::{FIRST, add, open, scratch};
+use crate::common::histories;
 use crate::common::model::Universe;
-use crate::common::size;
 
 const LAST: u32 = FIRST + 29;
 const CONSUMERS: [ConsumerSpec; 3] = [
@@ -195,25 +195,10 @@ fn assert_is_whole(store: &Store, fed: &FedLedger, needs: Needs) {
 /// Small: 60 histories; full: 10,000.
 #[test]
 fn what_consumers_lose_is_told_to_the_ledger() {
-    let seeds = 0..size::choose(60, 10_000);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let seeds = seeds.clone().filter(move |seed| seed % threads == thread);
-            scope.spawn(|| seeds.for_each(history));
-        }
-    });
-}
-
-fn history(seed: u64) {
-    if seed % 500 == 499 {
-        eprintln!("{} histories", seed + 1);
-    }
-    let ran = std::panic::catch_unwind(|| {
+    histories::run(60, 10_000, |seed| {
         let mut history = History::new(seed);
         (0..40).for_each(|_| history.step());
     });
-    assert!(ran.is_ok(), "history {seed} failed");
 }
 
 /// Where no raw ledger is kept, all are lost to who needs them, also those before the last sequence that

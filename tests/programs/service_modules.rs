@@ -125,6 +125,22 @@ fn nothing_of_a_trial_or_of_a_deploy_that_fails_stays() {
     owner.wait("its compiled code is removed", |_| compiled(&scene).is_empty());
 }
 
+/// Until a service is restarted its children are of its own version.
+#[test]
+fn a_service_goes_on_when_its_file_was_replaced() {
+    let scene = Scene::new();
+    // Beside the original: a link cannot lead to another file system.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = directory.path().join("orrery");
+    fs::hard_link(env!("CARGO_BIN_EXE_orrery"), &program).unwrap();
+    let service = Service::start_from(&program, scene.path());
+    let owner = scene.owner(&service, "ana");
+    fs::remove_file(&program).unwrap();
+    fs::write(&program, "another version").unwrap();
+    owner.post("deploy", &wanted(&built("counter_program"), "counter", ContractId([1; 32])));
+    assert_eq!(owner.query("SELECT 1 AS one"), [json!({ "one": 1 })]);
+}
+
 /// A program with eight mebibytes of memory.
 fn large() -> Vec<u8> {
     module(

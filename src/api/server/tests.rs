@@ -2,13 +2,14 @@
 //! that wait, failures that are spelled otherwise.
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::sync::{Barrier, oneshot};
+use tokio::sync::{Barrier, Semaphore, oneshot};
 use warp::http::StatusCode;
 
 use super::super::ApiSettings;
@@ -24,17 +25,19 @@ use crate::store::Store;
 /// Calls that wait for each other: many more than the server has threads.
 const TOGETHER: usize = 24;
 const LARGEST: usize = 1000;
+const STOP_TIMEOUT: Duration = Duration::from_millis(100);
 const READ: Access = Access::Token(Right { area: Area::Webhooks, scope: Scope::Read });
 const WRITE: Access = Access::Token(Right { area: Area::Webhooks, scope: Scope::Webhooks });
 const PART: &str = "/test/{owner}/parts/{part}";
 
-static ROUTES: [Route; 7] = [
+static ROUTES: [Route; 8] = [
     Route::new("GET", PART, READ, Work::Blocking(echo)),
     Route::new("POST", PART, WRITE, Work::Change(echo)).with_body(LARGEST),
     Route::new("PUT", PART, WRITE, Work::Change(echo)).with_body(LARGEST),
     Route::new("PATCH", PART, WRITE, Work::Change(echo)).with_body(LARGEST),
     Route::new("DELETE", PART, WRITE, Work::Change(echo)),
     Route::new("GET", "/test/together", Access::Public, Work::Waiting(together)),
+    Route::new("GET", "/test/long", Access::Public, Work::Blocking(long)),
     Route {
         failure: rpc_failure,
         ..Route::new("POST", "/rpc", Access::Public, Work::Waiting(rpc)).with_body(LARGEST)
@@ -58,6 +61,19 @@ fn together<'a>(_: &'a Deps, _: &'a Call<'a>) -> BoxFuture<'a, Result<Answer, Ap
         Ok(answer(&json!("together")))
     }
     .boxed()
+}
+
+/// Calls of [`long`] that have begun.
+static BEGUN: Semaphore = Semaphore::const_new(0);
+/// Whether one has ended.
+static HAS_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// Takes longer than a stop gives to calls, and less than it gives to threads.
+fn long(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+    BEGUN.add_permits(1);
+    std::thread::sleep(STOP_TIMEOUT * 5);
+    HAS_ENDED.store(true, Ordering::Release);
+    Ok(answer(&json!("long")))
 }
 
 fn rpc_error(id: &Value, code: i32, message: &str) -> Answer {
@@ -125,7 +141,12 @@ impl Serving {
             tokens: Arc::new(tokens),
             health: Arc::new(Health::default()),
             network,
-            settings: ApiSettings { rate_limit: None, readers: 1, ..ApiSettings::default() },
+            settings: ApiSettings {
+                rate_limit: None,
+                readers: 1,
+                stop_timeout: STOP_TIMEOUT,
+                ..ApiSettings::default()
+            },
             clock: Arc::new(now),
             programs: None,
             webhooks: None,
@@ -208,6 +229,17 @@ async fn handlers_that_wait_keep_no_thread() {
         assert_eq!((status, &*text), (200, "\"together\""));
     }
     serving.stop().await;
+}
+
+/// Whoever serves closes the store next, which nobody may read any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_waits_for_work_that_was_cut_off() {
+    let serving = Serving::start().await;
+    let call = serving.client.get(format!("http://{}/test/long", serving.address)).send();
+    tokio::spawn(call);
+    BEGUN.acquire().await.unwrap().forget();
+    serving.stop().await;
+    assert!(HAS_ENDED.load(Ordering::Acquire));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,6 +9,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
+use crate::histories;
 use crate::programs::backfill::State;
 
 /// Ledgers of one history.
@@ -354,28 +355,10 @@ impl History {
 
 #[test]
 fn whatever_happens_what_is_told_is_so_and_no_row_is_missing() {
-    let full = std::env::var("ORRERY_TEST_SIZE").is_ok_and(|size| size == "full");
-    let count = if full { 10_000 } else { 40 };
-    let given = std::env::var("ORRERY_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seeds = given.map_or(0..count, |seed: u64| seed..seed + 1);
     LazyLock::force(&EXPECTED);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let seeds = seeds.clone().filter(move |seed| seed % threads == thread);
-            scope.spawn(|| seeds.for_each(history));
-        }
-    });
-}
-
-fn history(seed: u64) {
-    if seed % 500 == 499 {
-        eprintln!("{} histories", seed + 1);
-    }
-    let ran = std::panic::catch_unwind(|| {
+    histories::run(40, 10_000, |seed| {
         let mut history = History::new(seed);
         (0..STEPS).for_each(|_| history.step());
         history.end();
     });
-    assert!(ran.is_ok(), "ORRERY_TEST_SEED={seed} repeats what failed");
 }

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use self::pieces::made;
 use super::*;
+use crate::size;
 use crate::tables::query::{Format, Numbers};
 use crate::tables::worker::database::Database;
 
@@ -263,8 +264,7 @@ fn another_parser() -> (Witness, Connection) {
 
 #[test]
 fn what_is_executed_is_what_was_examined_and_one_statement_that_reads() {
-    let full = std::env::var("ORRERY_TEST_SIZE").as_deref() == Ok("full");
-    let rounds: u64 = if full { 1_000_000 } else { 1_000 };
+    let rounds = size::choose(1_000, 1_000_000);
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let (answered, plans) = std::thread::scope(|scope| {
         let each = |thread| scope.spawn(move || examine(thread, rounds.div_ceil(threads)));
