@@ -8,6 +8,8 @@ mod runtime;
 
 pub use runtime::PromptRuntime;
 
+use std::ffi::CStr;
+
 use rustix::process::{getpriority_process, setpriority_process};
 use thread_priority::{
     NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
@@ -32,6 +34,14 @@ pub enum Priority {
 /// it cannot be read.
 pub fn nice() -> i32 {
     getpriority_process(None).unwrap_or_default()
+}
+
+/// Names the process as `top` shows it, by its first thread; of at most 15 bytes. A process that was started from
+/// `/proc/self/exe` would be `exe`.
+pub fn name_process(name: &CStr) {
+    if let Err(error) = rustix::thread::set_name(name) {
+        tracing::debug!("the process keeps its name: {error}");
+    }
 }
 
 impl Priority {

@@ -122,9 +122,9 @@ fn sources() -> Vec<Source> {
 
 fn read(root: &Path, path: PathBuf) -> Source {
     let text = fs::read_to_string(&path).unwrap();
-    let first = path.strip_prefix(root).unwrap().components().next().unwrap();
-    let module = first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned();
-    let is_tests = path.file_stem().is_some_and(|stem| stem == "tests");
+    let parts: Vec<_> = path.strip_prefix(root).unwrap().iter().collect();
+    let module = parts[0].to_str().unwrap().trim_end_matches(".rs").to_owned();
+    let is_tests = parts.iter().any(|part| *part == "tests" || *part == "tests.rs");
     let shipped = if is_tests { "" } else { text.split("#[cfg(test)]").next().unwrap() };
     let code =
         shipped.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n");

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -195,7 +194,6 @@ impl Worker {
         let (own, other) =
             UnixStream::pair().map_err(|error| unavailable("has no socket", error))?;
         let mut child = Command::new(start.program)
-            .arg0("orrery")
             .arg(VERB)
             .current_dir(start.directory)
             .env_clear()

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use orrery::domain::{ContractId, Network, ProgramId};
 use orrery::store::Store;
 use reqwest::blocking::RequestBuilder;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
 
@@ -265,8 +266,10 @@ fn why_something_fails_inside_is_written_to_the_log_and_not_to_the_client() {
     }
     // Whose tables cannot be read is known without a request.
     let tables = scene.path().join("tables");
-    fs::remove_dir_all(&tables).unwrap();
-    fs::write(&tables, "this is no directory").unwrap();
+    let file = scene.path().join("file");
+    fs::write(&file, "this is no directory").unwrap();
+    // In one step: a worker may be writing to the directory, or about to make it again.
+    renameat_with(CWD, &file, CWD, &tables, RenameFlags::EXCHANGE).unwrap();
     let cannot = json!({
         "code": "not_ready",
         "error": "the tables cannot be read right now; try again",

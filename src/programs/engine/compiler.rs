@@ -6,7 +6,6 @@
 mod child;
 
 use std::io::{self, Read, Write};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -158,7 +157,6 @@ impl Compiler {
 
     fn start(&self) -> io::Result<Running> {
         let child = Command::new(&self.program)
-            .arg0("orrery")
             .arg(VERB)
             .arg(INSTANCE_MEMORY)
             .arg(self.instance_memory.to_string())

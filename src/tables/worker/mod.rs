@@ -34,7 +34,7 @@ use self::database::{Contents, Database};
 use self::timer::Timer;
 use super::wire::{self, Failure, Frame, Opening, Question, Reply, Request};
 use crate::confinement::{Confinement, ConfinementError, Profile};
-use crate::priority::Priority;
+use crate::priority::{Priority, name_process};
 
 /// The longest frame that a service sends: rows for a table, in bytes.
 const LONGEST: usize = 256 << 20;
@@ -65,6 +65,7 @@ pub enum WorkerError {
 pub fn run() -> Result<(), WorkerError> {
     // Handed down to all its threads.
     Priority::Prompt.take();
+    name_process(c"orrery-sql");
     let socket = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut requests = socket.try_clone()?;
     let directory = std::env::current_dir()?.to_string_lossy().into();

@@ -7,7 +7,7 @@ use std::thread;
 
 use super::Kind;
 use crate::confinement::{Confinement, Profile};
-use crate::priority::Priority;
+use crate::priority::{Priority, name_process};
 use crate::programs::engine::settings;
 
 /// Stack of the thread that compiles, in bytes: the compiler's own, deep for deeply nested code.
@@ -32,6 +32,7 @@ pub enum CompileFailure {
 pub fn run(instance_memory: usize) -> Result<(), CompileFailure> {
     // Programs that run and ledgers that come belong to others.
     Priority::Background.take();
+    name_process(c"orrery-compile");
     let mut answer = io::stdout().lock();
     let mut trouble =
         |what: &dyn Display| Kind::Trouble.answer(&mut answer, what.to_string().as_bytes());
