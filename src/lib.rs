@@ -23,6 +23,7 @@ pub mod observe;
 pub mod pipeline;
 pub mod priority;
 pub mod programs;
+pub mod rpc;
 pub mod service;
 pub mod source;
 pub mod store;

@@ -41,19 +41,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tables",
         ],
     ),
+    ("rpc", &["decode", "domain", "store"]),
     (
         "api",
         &[
             "accounts", "auth", "budget", "decode", "domain", "memory", "observe", "priority",
-            "programs", "store", "tables", "webhooks",
+            "programs", "rpc", "store", "tables", "webhooks",
         ],
     ),
     (
         "service",
         &[
             "accounts", "api", "auth", "config", "control", "domain", "durable", "notify",
-            "observe", "pipeline", "priority", "programs", "source", "store", "tables", "verify",
-            "webhooks",
+            "observe", "pipeline", "priority", "programs", "rpc", "source", "store", "tables",
+            "verify", "webhooks",
         ],
     ),
 ];

@@ -87,7 +87,7 @@ fn stored(directory: &Path) -> BTreeMap<u32, Counts> {
     store
         .events(&query, |event| {
             let counts = counts.get_mut(&event.ledger.0).unwrap();
-            match event.event_index {
+            match event.event_index() {
                 None => counts.fee_events += 1,
                 Some(_) if smart_contract.contains(event.tx) => counts.contract_events += 1,
                 Some(_) => counts.classic_events += 1,

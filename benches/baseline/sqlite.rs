@@ -170,8 +170,10 @@ fn visit_row(
         closed_at: CloseTime::Seconds(row.get::<_, i64>(3)? as u64),
         tx: &tx,
         application_order: (toid >> 12 & 0xf_ffff) as u32,
-        op_index: Some((toid & 0xfff) as u32),
-        event_index: index.parse().ok(),
+        placement: Placement::Operation {
+            operation: (toid & 0xfff) as u32,
+            event_index: index.parse().unwrap_or_default(),
+        },
         contract: Some(contract.as_bytes()),
         event_type: EventType::Contract,
         topics: &topics,

@@ -116,6 +116,7 @@ impl Server {
             health: Arc::new(Health::default()),
             network,
             programs,
+            rpc: None,
             webhooks: None,
             settings: ApiSettings { rate_limit: None, ..ApiSettings::default() },
             clock: Arc::new(now),

@@ -66,7 +66,7 @@ impl Filled {
             query.page.cursor = Some(EventId(random.random_range(lowest..=last)));
             let visited = self.store.events(&query, |event| {
                 // Once for each transaction, not once for each event.
-                if event.event_index == Some(0) {
+                if event.event_index() == Some(0) {
                     questions.transactions.push(TxHash::from(*event.tx));
                 }
                 questions.contracts.extend(event.contract.map(|id| ContractId(*id)));

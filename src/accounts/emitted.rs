@@ -40,7 +40,7 @@ pub(super) fn recognised<Event>(
     store.events_within(&query, Bounds::NONE, |record| {
         // Events of fees have no place among those of their transaction, and are no account's.
         let of_contract = record.contract.filter(|_| record.event_type == EventType::Contract);
-        if let (Some(contract), Some(event_index)) = (of_contract, record.event_index)
+        if let (Some(contract), Some(event_index)) = (of_contract, record.event_index())
             && let Some(event) = recognise(record.topics, record.data)
         {
             let application_order = record.application_order;

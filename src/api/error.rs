@@ -54,6 +54,9 @@ pub enum ApiError {
         /// Value of the `Allow` header.
         allow: String,
     },
+    /// JSON-RPC is not served.
+    #[error("JSON-RPC is not served here")]
+    NoRpc,
     /// The request's body is over the limit.
     #[error("the request body is larger than {0} bytes: send less")]
     BodyTooLarge(usize),
@@ -183,7 +186,7 @@ impl ApiError {
             Self::TooExpensive { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "query_too_expensive"),
             Self::HungUp => (StatusCode::BAD_REQUEST, "client_closed"),
             Self::MetricsElsewhere => (StatusCode::FORBIDDEN, "forbidden"),
-            Self::NotReady(_) | Self::NoPrograms | Self::NoWebhooks => {
+            Self::NotReady(_) | Self::NoPrograms | Self::NoWebhooks | Self::NoRpc => {
                 (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
             }
             Self::Body(_) => (StatusCode::BAD_REQUEST, "bad_request"),
@@ -217,6 +220,7 @@ impl ApiError {
             | Self::Busy { retry_after } => Some(*retry_after),
             Self::NotReady(_)
             | Self::NoPrograms
+            | Self::NoRpc
             | Self::NoWebhooks
             | Self::Token(TokenError::Unverifiable(_)) => Some(5),
             Self::Program(error) => match of_program(error).0 {

@@ -5,7 +5,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::{FutureExt, Stream};
@@ -27,6 +27,7 @@ use super::flow::Flow;
 use super::identity::{self, Identity};
 use super::intake::Intake;
 use super::limits::Limits;
+use super::reading::Reading;
 use super::record::{REQUEST_ID, log_failure, request_id};
 use super::replies::{Reply, failure, options, success};
 use super::route::{Call, PathValues, Route, Work};
@@ -39,9 +40,6 @@ use crate::budget::{Holder, Share};
 use crate::store::Generation;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-
-/// How long the text of the metrics is handed out before it is made anew.
-const METRICS_KEPT: Duration = Duration::from_secs(1);
 
 /// The head of a request.
 pub(super) struct Head {
@@ -62,8 +60,7 @@ pub(super) struct Gate {
     streams: Streams,
     answers: Answers,
     progress: Progress,
-    /// The metrics as they were handed out last: plain, and compressed.
-    metrics: [Mutex<Option<(Instant, Finished)>>; 2],
+    metrics: metrics::Kept,
 }
 
 /// What a request that may be answered comes to.
@@ -109,7 +106,7 @@ impl Gate {
             deps,
             watch,
             answers: Answers::new(),
-            metrics: Default::default(),
+            metrics: metrics::Kept::default(),
         })
     }
 
@@ -255,7 +252,7 @@ impl Gate {
         let last_event_id = head.headers.get(LAST_EVENT_ID);
         // One that is no text is refused as one that is no number.
         let last_event_id = last_event_id.map(|value| value.to_str().unwrap_or("\u{fffd}"));
-        let (allowance, as_of) = (None, None);
+        let (allowance, reading, as_of) = (None, None, None);
         let call = Call {
             path,
             query,
@@ -265,6 +262,7 @@ impl Gate {
             owner,
             allowance,
             waiting,
+            reading,
             as_of,
         };
         let wants_gzip = compression::wants_gzip(&head.headers);
@@ -275,10 +273,27 @@ impl Gate {
                 self.take_answer(holding, identity, outcome)
             }
             Work::Waiting(handler) => {
-                let outcome = handler(&self.deps, &call).await.map(finished)?;
-                self.take_answer(holding, identity, outcome)
+                self.take_bytes(holding, identity.holder, allowance::STEP)?;
+                let share = Mutex::new(holding.bytes.take().ok_or(ApiError::Panic)?);
+                let (deps, limits) = (&self.deps, &self.limits);
+                let reading = Reading {
+                    budgets: &self.budgets,
+                    watch: &self.watch,
+                    limits: &deps.settings.scan,
+                    client: &head.client,
+                    holder: identity.holder,
+                    share: &share,
+                    count: &|| identity::authorize(deps, limits, head, route).map(drop),
+                };
+                let call = Call { reading: Some(&reading), ..call };
+                let outcome = handler(deps, &call).await.map(finished);
+                holding.bytes = Some(share.into_inner());
+                self.take_answer(holding, identity, outcome?)
             }
-            Work::Metrics => self.metrics(wants_gzip).map(|answer| Outcome::of(answer, None)),
+            Work::Metrics => {
+                let made = self.metrics.get(&self.deps, &self.budgets, wants_gzip);
+                made.map(|answer| Outcome::of(answer, None))
+            }
             Work::Blocking(handler) | Work::Current(_, handler) => {
                 let as_of = match route.work {
                     Work::Current(consumers, _) => {
@@ -338,7 +353,6 @@ impl Gate {
         Ok(outcome)
     }
 
-    /// A place for reading the store.
     async fn reader(&self, head: &Head, identity: &Identity) -> Result<Share, ApiError> {
         place(&self.budgets.readers, identity.holder, &head.client, "reads").await
     }
@@ -401,19 +415,6 @@ impl Gate {
         })
     }
 
-    /// The metrics, made anew when they are older than a moment.
-    fn metrics(&self, wants_gzip: bool) -> Result<Finished, ApiError> {
-        let mut kept = self.metrics[usize::from(wants_gzip)].lock();
-        if let Some((made, answer)) = &*kept
-            && made.elapsed() < METRICS_KEPT
-        {
-            return Ok(answer.clone());
-        }
-        let answer = finish(metrics::text(&self.deps, &self.budgets)?, wants_gzip);
-        *kept = Some((Instant::now(), answer.clone()));
-        Ok(answer)
-    }
-
     /// Whether the request may reach a handler, and which; `None` when it only asks for options.
     fn admit<'a>(
         &self,
@@ -464,6 +465,9 @@ impl Gate {
         headers.insert(REQUEST_ID, id);
         if let Some(route) = found.route() {
             cors::allow(headers, route.access, &self.deps.settings.cors_origins, &head.headers);
+            for (name, value) in route.headers {
+                headers.insert(*name, HeaderValue::from_static(value));
+            }
             if route.of_the_moment {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
             }

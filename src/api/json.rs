@@ -138,7 +138,7 @@ impl List {
         self.raw(",\"tx\":\"");
         self.tx(event.tx);
         self.raw("\",\"event_index\":");
-        self.optional(event.event_index);
+        self.optional(event.event_index());
         self.raw(",\"ledger\":");
         self.number(u64::from(event.ledger.0));
         self.close_time(event.closed_at);
@@ -149,7 +149,7 @@ impl List {
         self.raw(",\"application_order\":");
         self.number(u64::from(event.application_order));
         self.raw(",\"op_index\":");
-        self.optional(event.op_index);
+        self.optional(event.op_index());
         if event.topics.len() > TOPIC_FIELDS.len() {
             self.raw(",\"topics\":");
             self.array(event.topics, |list, topic| list.base64(topic));

@@ -33,11 +33,13 @@ mod members;
 mod metrics;
 mod page;
 mod params;
+mod reading;
 mod record;
 mod replies;
 mod retroshade;
 mod route;
 mod router;
+mod rpc;
 mod server;
 mod streams;
 mod transactions;
@@ -62,6 +64,7 @@ use crate::budget::Usage;
 use crate::domain::Network;
 use crate::observe::health::Health;
 use crate::programs::Programs;
+use crate::rpc::Rpc;
 use crate::store::{IndexedAs, Store};
 use crate::webhooks::manage::Webhooks;
 
@@ -78,7 +81,7 @@ const LARGEST_UPLOAD: usize = 9 << 20;
 pub const LONGEST_URI: usize = 32 * 1024;
 
 /// The routes of every area: the one place where an area is entered.
-fn areas() -> [&'static [Route]; 13] {
+fn areas(settings: &ApiSettings) -> [&'static [Route]; 14] {
     [
         &events::ROUTES,
         &streams::ROUTES,
@@ -93,6 +96,10 @@ fn areas() -> [&'static [Route]; 13] {
         &accounts::smart::ELSEWHERE,
         &accounts::passkey::ROUTES,
         &accounts::passkey::ELSEWHERE,
+        match settings.rpc_needs_token {
+            true => &rpc::WITH_TOKEN,
+            false => &rpc::ROUTES,
+        },
     ]
 }
 
@@ -113,6 +120,8 @@ pub struct Deps {
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Custom indexing programs; without them their routes answer 503.
     pub programs: Option<Arc<Programs>>,
+    /// JSON-RPC; without it its route answers 503.
+    pub rpc: Option<Arc<Rpc>>,
     /// Webhooks; without them their routes answer 503.
     pub webhooks: Option<Arc<Webhooks>>,
     /// Text of `/metrics`, given what is taken of the budgets; without it the route does not exist.
@@ -197,6 +206,8 @@ pub struct ApiSettings {
     pub indexed_as: IndexedAs,
     /// Accounts that a lookup of smart accounts or passkey wallets lists.
     pub most_accounts: u32,
+    /// Whether JSON-RPC is for owners of a token alone.
+    pub rpc_needs_token: bool,
     /// UNIX seconds at which the time of every signer is read, instead of now.
     pub fixed_clock: Option<u64>,
     /// The network's newest ledger for the same, instead of what is known of it.
@@ -233,6 +244,7 @@ impl Default for ApiSettings {
             stop_timeout: Duration::from_secs(10),
             indexed_as: IndexedAs::default(),
             most_accounts: accounts::MOST_ACCOUNTS,
+            rpc_needs_token: false,
             fixed_clock: None,
             fixed_network_ledger: None,
         }

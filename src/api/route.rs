@@ -9,6 +9,7 @@ use super::answer::Answer;
 use super::client::Waiting;
 use super::cors::Sendable;
 use super::flow::Flow;
+use super::reading::Reading;
 use super::streams::{Opening, Streams};
 use super::{ApiError, Deps, error};
 use crate::auth::Right;
@@ -31,6 +32,8 @@ pub(super) struct Route {
     pub sendable: Sendable,
     /// Whether nothing of it may be kept by others: it depends on the time at which it is read.
     pub of_the_moment: bool,
+    /// Headers of every answer.
+    pub headers: &'static [(&'static str, &'static str)],
 }
 
 impl Route {
@@ -50,6 +53,7 @@ impl Route {
             failure: error::rest,
             sendable: Sendable::Useful,
             of_the_moment: false,
+            headers: &[],
         }
     }
 
@@ -85,11 +89,7 @@ impl Access {
 pub(super) enum Work {
     /// It answers from memory.
     Memory(Handler<Deps>),
-    /// It waits for others, and never blocks its thread.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "no area that is served waits for others yet")
-    )]
+    /// It waits for others, and never blocks its thread but where it reads the store ([`Call::reading`]).
     Waiting(AsyncHandler),
     /// The metrics, which are kept for a moment.
     Metrics,
@@ -143,6 +143,8 @@ pub(super) struct Call<'a> {
     pub allowance: Option<&'a Allowance<'a>>,
     /// The client that waits for the answer.
     pub waiting: Option<Waiting<'a>>,
+    /// The way to the store of a handler that waits for others; none elsewhere.
+    pub reading: Option<&'a Reading<'a>>,
     /// The last ledger with which the route's consumers have done their work; none where it has none, or the
     /// store has no ledger.
     pub as_of: Option<LedgerSeq>,
@@ -162,6 +164,7 @@ impl Default for Call<'_> {
             owner: None,
             allowance: None,
             waiting: None,
+            reading: None,
             as_of: None,
         }
     }

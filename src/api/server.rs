@@ -74,7 +74,8 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ApiError> {
     description::prepare()?;
-    serve_routes(deps, Router::new(&super::areas())?, listener, shutdown).await
+    let router = Router::new(&super::areas(&deps.settings))?;
+    serve_routes(deps, router, listener, shutdown).await
 }
 
 /// [`serve`] with other routes.

@@ -8,6 +8,7 @@ mod indexers;
 mod limits;
 mod load;
 mod programs;
+mod rpc;
 mod sources;
 mod values;
 mod webhooks;
@@ -22,6 +23,7 @@ pub use indexers::Indexers;
 pub use limits::Limits;
 pub use load::{Layers, Origin, Settings};
 pub use programs::{Programs, Queries};
+pub use rpc::Rpc;
 pub use sources::{LakeReader, LakeSpec, SourcePlan, SourceSpec};
 pub use values::{
     CorsOrigin, Header, MetricsReaders, PublicKeyFile, Secret, SecretUrl, SourceAddress,
@@ -62,6 +64,8 @@ pub struct Config {
     pub webhooks: Webhooks,
     /// The lookups of smart accounts and passkey wallets.
     pub indexers: Indexers,
+    /// JSON-RPC.
+    pub rpc: Rpc,
     /// Where messages about the service go.
     pub status: Status,
     /// Who may ask.
@@ -229,6 +233,7 @@ impl Default for Config {
             queries: Queries::default(),
             webhooks: Webhooks::default(),
             indexers: Indexers::default(),
+            rpc: Rpc::default(),
             status: Status::default(),
             auth: Auth { default_plan: Plan::Pro, public_keys: Vec::new() },
             log: Log { format: LogFormat::Auto, level: LogLevel::Info },
@@ -254,7 +259,14 @@ impl Config {
 /// Whether a value is never shown, because it is or may hold a password.
 fn is_secret(key: &str) -> bool {
     key.starts_with("status.")
-        || ["source.rpc_url", "source.rpc_headers", "source.s3_secret_access_key"].contains(&key)
+        || [
+            "source.rpc_url",
+            "source.rpc_headers",
+            "source.s3_secret_access_key",
+            "rpc.upstream",
+            "rpc.upstream_headers",
+        ]
+        .contains(&key)
 }
 
 /// What a key takes, to be read after "give". Every key has one.
@@ -304,6 +316,7 @@ fn expectation(key: &str) -> &'static str {
         }
         key if key.starts_with("webhooks.") => webhooks::expectation(key),
         key if key.starts_with("indexers.") => indexers::expectation(key),
+        key if key.starts_with("rpc.") => rpc::expectation(key),
         "status.discord_webhook" | "status.slack_webhook" | "status.generic_url" => {
             "an address that starts with https:// or http://"
         }
@@ -393,6 +406,9 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
              them"
                 .to_owned(),
         );
+    }
+    if !config.rpc.upstream_headers.is_empty() && config.rpc.upstream.given().is_none() {
+        return contradiction("rpc.upstream_headers are set without rpc.upstream".to_owned());
     }
     if matches!(kind, SourceKind::None | SourceKind::Sandbox) && !source.gaps.is_empty() {
         return contradiction(format!(

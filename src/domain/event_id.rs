@@ -1,6 +1,9 @@
 //! The two ids of an event: the row id here, and the one that Stellar RPC shows.
 
 use std::fmt;
+use std::str::FromStr;
+
+use super::{LedgerSeq, ParseError, excerpt};
 
 /// Row id of an event in this store: dense, from 1, in the order of ingestion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -32,6 +35,41 @@ impl RpcEventId {
     pub fn new(ledger: u32, transaction: u32, operation: u32, index: u32) -> Self {
         let toid = u64::from(ledger) << 32 | u64::from(transaction) << 12 | u64::from(operation);
         Self { toid, index }
+    }
+
+    /// The id behind all events of a ledger.
+    pub fn end_of(ledger: LedgerSeq) -> Self {
+        let (transaction, operation) = (Self::AFTER_ALL_TRANSACTIONS, Self::AFTER_TRANSACTION);
+        Self::new(ledger.0, transaction, operation, u32::MAX)
+    }
+
+    /// Its ledger.
+    pub fn ledger(self) -> LedgerSeq {
+        LedgerSeq((self.toid >> 32) as u32)
+    }
+
+    /// 1-based position of its transaction; 0 before all of them, [`Self::AFTER_ALL_TRANSACTIONS`] after.
+    pub fn transaction(self) -> u32 {
+        (self.toid >> 12) as u32 & Self::AFTER_ALL_TRANSACTIONS
+    }
+
+    /// 0-based position of its operation; [`Self::AFTER_TRANSACTION`] after the last.
+    pub fn operation(self) -> u32 {
+        self.toid as u32 & Self::AFTER_TRANSACTION
+    }
+}
+
+impl FromStr for RpcEventId {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        let id = text.split_once('-').filter(|(toid, index)| digits(toid) && digits(index));
+        let id = id.and_then(|(toid, index)| {
+            let toid = toid.parse().ok().filter(|toid| *toid <= i64::MAX as u64)?;
+            Some(Self { toid, index: index.parse().ok()? })
+        });
+        id.ok_or_else(|| ParseError::EventId(excerpt(text)))
     }
 }
 

@@ -49,6 +49,9 @@ pub enum ParseError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// Not the id of an event as Stellar RPC shows it.
+    #[error("'{0}' is not the id of an event")]
+    EventId(String),
     /// Not a place to begin at.
     #[error("'{0}' is no ledger to start from: give tip, genesis, oldest or a sequence number")]
     StartPoint(String),

@@ -18,6 +18,7 @@ use crate::control::{ConsumerReport, RebuildReport};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::priority::Priority;
+use crate::rpc::TransactionHashes;
 use crate::store::{ConsumerStatus, LedgerConsumer, Store, StoreError};
 use crate::webhooks::WebhookConsumer;
 use crate::webhooks::registry::Registry;
@@ -36,6 +37,7 @@ pub(super) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer
         Arc::new(SmartAccounts),
         Arc::new(PasskeyWallets),
         Arc::new(Evictions),
+        Arc::new(TransactionHashes),
     ]
 }
 

@@ -36,6 +36,7 @@ pub(super) fn of(config: &Config) -> ApiSettings {
         },
         answer_timeout: Duration::from_secs(limits.answer_seconds.get().into()),
         answer_bytes_per_second: u64::from(limits.answer_kib_per_second.get()) << 10,
+        rpc_needs_token: config.rpc.require_token,
         most_accounts: config.indexers.most_accounts.get(),
         fixed_clock: Some(config.indexers.fixed_clock).filter(|seconds| *seconds > 0),
         fixed_network_ledger: Some(config.indexers.fixed_network_ledger).filter(|it| *it > 0),

@@ -8,6 +8,7 @@ mod http_settings;
 mod ingest;
 mod ledger_entries;
 mod ledgers;
+mod rpc;
 mod running_programs;
 pub mod sources;
 mod status_messages;
@@ -97,6 +98,9 @@ pub enum ServiceError {
     /// Who is asked for entries of the ledger.
     #[error("entries of the ledger cannot be asked for: {0}")]
     Entries(sources::SourcesError),
+    /// Who is handed calls of JSON-RPC.
+    #[error("rpc.upstream cannot be used: {0}")]
+    RpcUpstream(String),
     /// Where status messages go.
     #[error("status messages: {0}")]
     Status(#[from] TargetError),
@@ -274,6 +278,7 @@ pub async fn run_opened(
         tasks.spawn(follow(Arc::clone(&ledgers), following, stop.clone()));
     }
     let deps = Deps {
+        rpc: Some(rpc::start(&ledgers, config).await?),
         webhooks: Some(Arc::clone(&webhooks.asked)),
         ..dependencies(&ledgers, &programs, tokens, config)
     };
@@ -313,6 +318,7 @@ fn dependencies(
         },
         clock: Arc::new(unix_now),
         programs: Some(Arc::clone(programs)),
+        rpc: None,
         webhooks: None,
         metrics: Some(Arc::new(move |usages| {
             usages.iter().for_each(|usage| rendered.budget_is(usage));

@@ -9,9 +9,7 @@ use futures_util::FutureExt;
 
 use super::stored_ledgers::StoredLedgers;
 use super::{EntriesServer, Following, Ledgers, Older, OpenSources, unix_now};
-use crate::config::{
-    Config, ConfigError, Header, LakeReader, LakeSpec, Secret, SourceAddress, SourceSpec,
-};
+use crate::config::{Config, ConfigError, Header, LakeReader, LakeSpec, SourceAddress, SourceSpec};
 use crate::domain::{LedgerRange, LedgerSeq, Network, StartPoint};
 use crate::source::core::{CoreEntries, CoreError, CoreSettings, CoreSource, Limits, Mode};
 use crate::source::follow::{Candidate, LedgerSource};
@@ -97,7 +95,7 @@ pub fn entries_server(
 ) -> Result<Option<EntriesServer>, SourcesError> {
     Ok(match config.entries_source(ledgers.store().network())? {
         Some(SourceSpec::Rpc { url, headers }) => {
-            let server = RpcEntries::new(&rpc_settings(&url, &headers))?;
+            let server = RpcEntries::new(&rpc_settings(url.reveal(), &headers))?;
             Some(EntriesServer::Rpc(Box::new(server)))
         }
         Some(SourceSpec::Core) => {
@@ -109,10 +107,10 @@ pub fn entries_server(
     })
 }
 
-fn rpc_settings(url: &Secret, headers: &[Header]) -> RpcSettings {
+pub(super) fn rpc_settings(url: &str, headers: &[Header]) -> RpcSettings {
     let headers = headers.iter();
     let headers = headers.map(|header| (header.name.clone(), header.value.reveal().into()));
-    RpcSettings { headers: headers.collect(), ..RpcSettings::new(url.reveal()) }
+    RpcSettings { headers: headers.collect(), ..RpcSettings::new(url) }
 }
 
 async fn open_older(
@@ -162,7 +160,9 @@ async fn open(
             Box::new(StoredLedgers::open(Path::new(&lake.address), network)?)
         }
         SourceSpec::Lake(lake) => open_lake(lake, network, need.first).await?,
-        SourceSpec::Rpc { url, headers } => Box::new(RpcSource::new(&rpc_settings(url, headers))?),
+        SourceSpec::Rpc { url, headers } => {
+            Box::new(RpcSource::new(&rpc_settings(url.reveal(), headers))?)
+        }
         SourceSpec::Core => {
             Box::new(CoreSource::open(core_settings(config, ledgers, need)?).await?)
         }

@@ -7,6 +7,7 @@ mod call;
 mod entries;
 mod oldest;
 mod page_size;
+mod relay;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use self::answers::{
 use self::call::{CallError, METHOD_NOT_FOUND, REFUSED_PARAMETERS, Server};
 pub use self::entries::{MOST_KEYS, RpcEntries};
 use self::page_size::PageSize;
+pub use self::relay::{Relayed, RpcRelay};
 use super::follow::{Fetched, LedgerSource, SourceError};
 use super::http::{self, HttpError, Timeouts};
 use crate::domain::{LedgerRange, LedgerSeq, excerpt};

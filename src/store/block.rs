@@ -52,8 +52,13 @@ mod kind {
         if kind & SYSTEM == 0 { EventType::Contract } else { EventType::System }
     }
 
-    pub(super) fn by_operation(kind: u8) -> bool {
-        kind & !SYSTEM == OPERATION
+    pub(super) fn placement(kind: u8, operation: u32, event_index: u32) -> Placement {
+        match kind & !SYSTEM {
+            OPERATION => Placement::Operation { operation, event_index },
+            BEFORE_ALL => Placement::BeforeAllTransactions,
+            AFTER_TRANSACTION => Placement::AfterTransaction,
+            _ => Placement::AfterAllTransactions,
+        }
     }
 }
 
@@ -236,8 +241,7 @@ impl<'a> Block<'a> {
         let kind = *self.kinds.get(position).ok_or(Malformed)?;
         let (tx, application_order) = self.transaction(position)?;
         let data = self.body(position, topics)?;
-        let by_operation = kind::by_operation(kind);
-        let operation = u16_at(self.operations, position)?;
+        let operation = u16_at(self.operations, position)?.into();
         let event_index = u32_at(self.event_indexes, position)?;
         Ok(EventRecord {
             id: EventId(self.first.0 + position as u64),
@@ -245,8 +249,7 @@ impl<'a> Block<'a> {
             closed_at: self.closed_at,
             tx,
             application_order,
-            op_index: by_operation.then_some(u32::from(operation)),
-            event_index: by_operation.then_some(event_index),
+            placement: kind::placement(kind, operation, event_index),
             contract: self.contract(position)?,
             event_type: kind::event_type(kind),
             topics,

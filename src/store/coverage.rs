@@ -113,6 +113,18 @@ impl Coverage {
         self.runs.list()
     }
 
+    /// What of a range is in each run, in the order of the chain. Looks at all runs.
+    pub(super) fn pieces(&self, ledgers: LedgerRange) -> Vec<LedgerRange> {
+        let within = |run: &Run| LedgerRange {
+            first: run.ledgers.first.max(ledgers.first),
+            last: run.ledgers.last.min(ledgers.last),
+        };
+        let mut pieces: Vec<_> = self.runs().iter().map(within).collect();
+        pieces.retain(|piece| !piece.is_empty());
+        pieces.sort_unstable_by_key(|piece| piece.first);
+        pieces
+    }
+
     /// How many ledgers were ingested: the place of the last one.
     pub(super) fn places(&self) -> u64 {
         self.runs.ledgers()

@@ -109,8 +109,8 @@ impl LedgerHasher {
     pub(super) fn event(&mut self, event: &EventRecord<'_>) {
         let mut head = Head::default();
         head.put(&event.application_order.to_be_bytes());
-        head.option(event.op_index.map(u32::to_be_bytes).as_ref());
-        head.option(event.event_index.map(u32::to_be_bytes).as_ref());
+        head.option(event.op_index().map(u32::to_be_bytes).as_ref());
+        head.option(event.event_index().map(u32::to_be_bytes).as_ref());
         head.put(event.tx);
         head.option(event.contract);
         head.put(&[u8::from(event.event_type == EventType::System)]);
@@ -175,6 +175,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
+    use crate::decode::Placement;
     use crate::domain::{CloseTime, EventId};
 
     fn hash() -> LedgerHash {
@@ -188,8 +189,7 @@ mod tests {
             closed_at: CloseTime::Seconds(1),
             tx: &[3; 32],
             application_order: 2,
-            op_index: Some(0),
-            event_index: Some(7),
+            placement: Placement::Operation { operation: 0, event_index: 7 },
             contract,
             event_type: EventType::System,
             topics,
@@ -201,7 +201,7 @@ mod tests {
     fn hashes_what_the_documentation_says() {
         let mut hasher = LedgerHasher::new(LedgerSeq(5), &hash(), 2);
         hasher.event(&event(&[b"one", b"three"], Some(&[4; 32])));
-        let fee = EventRecord { op_index: None, event_index: None, ..event(&[], None) };
+        let fee = EventRecord { placement: Placement::BeforeAllTransactions, ..event(&[], None) };
         hasher.event(&EventRecord { event_type: EventType::Contract, ..fee });
         let mut expected = b"orrery ledger digest 1\n".to_vec();
         expected.extend([0, 0, 0, 5]);

@@ -329,6 +329,12 @@ impl Store {
         self.coverage.read().range_of(sequence).map(|range| range.ledgers)
     }
 
+    /// The stored ledgers of a range in the order of the chain, in pieces: within each of them ids of events ascend with
+    /// the ledgers.
+    pub fn pieces(&self, ledgers: LedgerRange) -> Vec<LedgerRange> {
+        self.coverage.read().pieces(ledgers)
+    }
+
     /// Bytes on disk, by family.
     ///
     /// # Errors

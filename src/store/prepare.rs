@@ -237,18 +237,13 @@ fn count(ledger: &LedgerView<'_>, wanted: &[&EventView<'_>]) -> LedgerCounts {
 /// An event as the store gives it back, but for its row id.
 fn as_record<'a>(ledger: &'a LedgerView<'a>, event: &'a EventView<'a>) -> EventRecord<'a> {
     let transaction = &ledger.transactions[event.transaction];
-    let (op_index, event_index) = match event.placement {
-        Placement::Operation { operation, event_index } => (Some(operation), Some(event_index)),
-        _ => (None, None),
-    };
     EventRecord {
         id: EventId(0),
         ledger: ledger.header.sequence,
         closed_at: ledger.header.closed_at(),
         tx: transaction.hash.as_bytes(),
         application_order: transaction.application_order,
-        op_index,
-        event_index,
+        placement: event.placement,
         contract: event.contract,
         event_type: event.event_type,
         topics: ledger.topics(event),

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use super::Totals;
-use crate::decode::EventType;
+use crate::decode::{EventType, Placement};
 use crate::domain::{CloseTime, ContractId, EventId, LedgerRange, LedgerSeq, Page};
 
 /// Which events are wanted. Every condition that is given must hold.
@@ -68,10 +68,8 @@ pub struct EventRecord<'a> {
     pub tx: &'a [u8; 32],
     /// 1-based position of its transaction in apply order.
     pub application_order: u32,
-    /// 0-based position of its operation; none for fee events.
-    pub op_index: Option<u32>,
-    /// 0-based position in its transaction; none for fee events.
-    pub event_index: Option<u32>,
+    /// Where in its transaction it was emitted.
+    pub placement: Placement,
     /// Emitting contract, if any.
     pub contract: Option<&'a [u8; 32]>,
     /// Kind of event.
@@ -80,6 +78,24 @@ pub struct EventRecord<'a> {
     pub topics: &'a [&'a [u8]],
     /// Data, the XDR of an `ScVal`.
     pub data: &'a [u8],
+}
+
+impl EventRecord<'_> {
+    /// 0-based position of its operation; none for fee events.
+    pub fn op_index(&self) -> Option<u32> {
+        match self.placement {
+            Placement::Operation { operation, .. } => Some(operation),
+            _ => None,
+        }
+    }
+
+    /// 0-based position in its transaction; none for fee events.
+    pub fn event_index(&self) -> Option<u32> {
+        match self.placement {
+            Placement::Operation { event_index, .. } => Some(event_index),
+            _ => None,
+        }
+    }
 }
 
 /// Which smart-contract transactions are wanted. Ordered by (ledger, application order).

@@ -135,7 +135,7 @@ impl Store {
     }
 
     /// The first ledger whose raw form is kept, if any is.
-    pub(super) fn first_raw(&self) -> Result<Option<LedgerSeq>, StoreError> {
+    pub fn first_raw(&self) -> Result<Option<LedgerSeq>, StoreError> {
         let snapshot = self.database.snapshot();
         let mut rows = snapshot.rows(Family::LedgerXdr)?;
         rows.seek_to_first();

@@ -93,7 +93,7 @@ pub fn of_event(event: &EventRecord<'_>) -> Vec<u8> {
             id: event.id.0,
             ledger: event.ledger.0,
             ledger_closed_at: event.closed_at.to_string(),
-            event_index: event.event_index,
+            event_index: event.event_index(),
         },
         tx_hash: Hash32(*event.tx).to_string(),
     };
@@ -129,6 +129,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::decode::Placement;
     use crate::domain::{CloseTime, EventId, LedgerSeq};
 
     fn xdr(value: &ScVal) -> Vec<u8> {
@@ -150,8 +151,7 @@ mod tests {
             closed_at: CloseTime::Seconds(1_700_000_000),
             tx: &[0xab; 32],
             application_order: 1,
-            op_index: Some(0),
-            event_index: Some(3),
+            placement: Placement::Operation { operation: 0, event_index: 3 },
             contract: Some(&[0; 32]),
             event_type: EventType::Contract,
             topics,

@@ -212,10 +212,6 @@ impl Contents {
 
     fn add_event(&mut self, ledger: &full::Ledger, event: &full::Event, id: EventId) {
         let transaction = &ledger.transactions[event.transaction];
-        let (op_index, event_index) = match event.placement {
-            Placement::Operation { operation, event_index } => (Some(operation), Some(event_index)),
-            _ => (None, None),
-        };
         let topics: Vec<&[u8]> = event.topics.iter().map(Vec::as_slice).collect();
         let record = EventRecord {
             id,
@@ -223,8 +219,7 @@ impl Contents {
             closed_at: closed_at(ledger),
             tx: transaction.hash.as_bytes(),
             application_order: transaction.application_order,
-            op_index,
-            event_index,
+            placement: event.placement,
             contract: event.contract.as_ref(),
             event_type: event.event_type,
             topics: &topics,
@@ -262,7 +257,7 @@ impl Contents {
 
 impl From<&EventRecord<'_>> for Event {
     fn from(record: &EventRecord<'_>) -> Self {
-        let place = (record.application_order, record.op_index, record.event_index);
+        let place = (record.application_order, record.op_index(), record.event_index());
         let content = (record.contract, record.event_type, record.topics, record.data);
         Self {
             ledger: record.ledger,

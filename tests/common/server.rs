@@ -59,6 +59,7 @@ impl Server {
             health: Arc::clone(&health),
             network,
             programs: None,
+            rpc: None,
             webhooks: None,
             settings: ApiSettings {
                 rate_limit: None,

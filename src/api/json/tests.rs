@@ -6,6 +6,7 @@ use rand::{Rng, RngCore, SeedableRng};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::decode::Placement;
 use crate::domain::{EventId, Hash32, LedgerSeq};
 use crate::store::TransactionPosition;
 
@@ -34,12 +35,12 @@ fn expected_event(event: &EventRecord<'_>) -> Value {
         "contract_id": event.contract.map_or(String::new(), |c| ContractId(*c).to_string()),
         "data": STANDARD.encode(event.data),
         "tx": Hash32(*event.tx).to_string(),
-        "event_index": event.event_index,
+        "event_index": event.event_index(),
         "ledger": event.ledger.0,
         "ledger_closed_at": shown(event.closed_at),
         "type": if event.event_type == EventType::System { "system" } else { "contract" },
         "application_order": event.application_order,
-        "op_index": event.op_index,
+        "op_index": event.op_index(),
     });
     if let CloseTime::Milliseconds(milliseconds) = event.closed_at {
         expected["ledger_closed_at_ms"] = json!(milliseconds);
@@ -74,8 +75,13 @@ fn events_read_back_as_they_were() {
             },
             tx: &tx,
             application_order: random.next_u32() >> 12,
-            op_index: operation.then(|| random.random_range(0..100)),
-            event_index: operation.then(|| random.random_range(0..1000)),
+            placement: match operation {
+                true => Placement::Operation {
+                    operation: random.random_range(0..100),
+                    event_index: random.random_range(0..1000),
+                },
+                false => Placement::BeforeAllTransactions,
+            },
             contract: random.random_bool(0.9).then_some(&contract),
             event_type: if operation { EventType::Contract } else { EventType::System },
             topics: &topics,
@@ -98,8 +104,7 @@ fn the_first_fields_come_in_the_documented_order() {
         closed_at: CloseTime::Seconds(1_708_448_400),
         tx: &[0xab; 32],
         application_order: 1,
-        op_index: None,
-        event_index: None,
+        placement: Placement::BeforeAllTransactions,
         contract: None,
         event_type: EventType::Contract,
         topics: &topics,
@@ -195,8 +200,7 @@ fn neighbours_of_one_second_keep_their_milliseconds() {
             closed_at,
             tx: &[0xab; 32],
             application_order: 1,
-            op_index: None,
-            event_index: None,
+            placement: Placement::BeforeAllTransactions,
             contract: None,
             event_type: EventType::Contract,
             topics: &[],

@@ -4,7 +4,7 @@ use rand::{Rng, SeedableRng};
 
 use super::super::answer::Answer;
 use super::super::route::{Access, Call, Work};
-use super::super::{Deps, areas};
+use super::super::{ApiSettings, Deps, areas};
 use super::*;
 
 /// What a router says: the word for it, the template, and the values in its braces.
@@ -27,7 +27,7 @@ fn outcome(router: &Router, method: &Method, path: &str) -> Outcome {
 }
 
 fn served() -> Router {
-    Router::new(&areas()).unwrap()
+    Router::new(&areas(&ApiSettings::default())).unwrap()
 }
 
 fn nothing(_: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
@@ -278,11 +278,13 @@ fn any_path_finds_what_comparing_with_each_template_finds() {
         Method::from_bytes(b"QUERY").unwrap(),
     ];
     let mut random = StdRng::seed_from_u64(11);
-    let served: Vec<&'static Route> = areas().into_iter().flatten().collect();
+    let served: Vec<&'static Route> =
+        areas(&ApiSettings::default()).into_iter().flatten().collect();
     let made: Vec<&'static Route> = MADE.iter().collect();
-    for (table, router) in
-        [(served, Router::new(&areas()).unwrap()), (made, Router::new(&[&MADE]).unwrap())]
-    {
+    for (table, router) in [
+        (served, Router::new(&areas(&ApiSettings::default())).unwrap()),
+        (made, Router::new(&[&MADE]).unwrap()),
+    ] {
         let mut seen = HashMap::new();
         for _ in 0..40_000 {
             let path = path_like(&mut random, &table);

@@ -149,6 +149,7 @@ impl Serving {
             },
             clock: Arc::new(now),
             programs: None,
+            rpc: None,
             webhooks: None,
             metrics: None,
             on_request: None,

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{RpcError, RpcSettings};
+use super::{Relayed, RpcError, RpcSettings};
 use crate::domain::excerpt;
 use crate::source::follow::SourceError;
 use crate::source::http::{self, HttpError};
@@ -252,6 +252,20 @@ impl Answer {
         })
     }
 
+    /// The result or the error, unchanged.
+    pub fn relayed(&self) -> Result<Relayed, CallError> {
+        let Self { asked, kind, body } = self;
+        let not_understood =
+            |found: String| CallError::NotUnderstood { asked: asked.clone(), found };
+        let envelope: RelayedEnvelope<'_> = serde_json::from_slice(body)
+            .map_err(|_| not_understood(format!("{kind} that is no answer of JSON-RPC")))?;
+        match (envelope.error, envelope.result) {
+            (Some(error), _) => Ok(Relayed::Error(error.to_owned())),
+            (None, Some(result)) => Ok(Relayed::Result(result.to_owned())),
+            (None, None) => Err(not_understood("neither a result nor an error".to_owned())),
+        }
+    }
+
     /// What it answers.
     pub fn asked(&self) -> &Asked {
         &self.asked
@@ -335,6 +349,14 @@ struct Envelope<'a> {
     #[serde(borrow)]
     result: Option<&'a RawValue>,
     error: Option<Refusal>,
+}
+
+#[derive(Deserialize)]
+struct RelayedEnvelope<'a> {
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]

@@ -279,7 +279,7 @@ impl<'a> Contents<'a> {
             wrong_times += u64::from(event.closed_at != row.close_time);
             let (tx, of) = of_transactions.entry(event.application_order).or_default();
             *tx = TxHash::from(*event.tx);
-            let by_operation = event.op_index.is_some();
+            let by_operation = event.op_index().is_some();
             of.add(event.id.0.saturating_sub(row.first_event.0), by_operation);
             if !by_operation {
                 fees += 1;

@@ -1,0 +1,177 @@
+//! Calls and answers as JSON-RPC 2.0 wraps them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{Params, RpcError};
+
+/// What a body holds.
+#[derive(Debug)]
+pub enum Request<'a> {
+    /// One call.
+    Single(Call<'a>),
+    /// A batch, in order.
+    Batch(Vec<Call<'a>>),
+}
+
+/// One call, or what is wrong with it.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// As it came: text or a number. A call without one wants no answer.
+    pub id: Option<&'a RawValue>,
+    /// What is called; otherwise why it is no call.
+    pub content: Result<(String, Params<'a>), RpcError>,
+}
+
+/// What a call is answered with.
+#[derive(Debug)]
+pub enum Reply {
+    /// What it asked for.
+    Result(Box<RawValue>),
+    /// Why it has no result.
+    Error(RpcError),
+    /// Why it has no result, in the words of another server.
+    OthersError(Box<RawValue>),
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    jsonrpc: &'static str,
+    /// `null` where it is not known.
+    id: Option<&'a RawValue>,
+    #[serde(flatten)]
+    content: Content<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Content<'a> {
+    Result(&'a RawValue),
+    Error(Error<'a>),
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Error<'a> {
+    Own(&'a RpcError),
+    Others(&'a RawValue),
+}
+
+impl<'a> Request<'a> {
+    /// Reads a body; a batch may have so many calls.
+    ///
+    /// # Errors
+    /// What is answered when there is no call in it.
+    pub fn read(body: &'a [u8], most_calls: usize) -> Result<Self, RpcError> {
+        let unparsable = || RpcError::unparsable("invalid request value");
+        let value: &RawValue = serde_json::from_slice(body).map_err(|_| unparsable())?;
+        if !value.get().starts_with('[') {
+            return Ok(Self::Single(Call::read(value)));
+        }
+        let calls: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(|_| unparsable())?;
+        if calls.len() > most_calls {
+            let why = format!("a batch has at most {most_calls} calls");
+            return Err(RpcError::invalid_request(why));
+        }
+        Ok(Self::Batch(calls.into_iter().map(Call::read).collect()))
+    }
+}
+
+impl<'a> Call<'a> {
+    fn read(value: &'a RawValue) -> Self {
+        let members: Members<'a> = match serde_json::from_str(value.get()) {
+            Ok(members) => members,
+            Err(_) => {
+                let content = Err(RpcError::unparsable("request is not a JSON object"));
+                // It is answered: nothing says that it wants no answer.
+                return Self { id: Some(RawValue::NULL), content };
+            }
+        };
+        let (id, id_is_wrong) = match members.get("id").copied() {
+            None => (None, false),
+            Some(id) if id.get() == "null" => (None, false),
+            Some(id) if is_id(id) => (Some(id), false),
+            Some(_) => (None, true),
+        };
+        let content = match id_is_wrong {
+            true => Err(RpcError::invalid_request("invalid request ID")),
+            false => content(members),
+        };
+        let wants_to_be_told = id.is_none() && content.is_err();
+        Self { id: if wants_to_be_told { Some(RawValue::NULL) } else { id }, content }
+    }
+
+    /// Whether nobody waits for an answer.
+    pub fn is_notification(&self) -> bool {
+        self.id.is_none()
+    }
+
+    /// The answer to it.
+    ///
+    /// # Errors
+    /// When it cannot be spelled as JSON.
+    pub fn answer(&self, reply: &Reply) -> Result<Vec<u8>, RpcError> {
+        spell(self.id, reply)
+    }
+}
+
+/// An answer to nobody in particular: what came has no call.
+///
+/// # Errors
+/// When it cannot be spelled as JSON.
+pub fn answer_to_nobody(error: RpcError) -> Result<Vec<u8>, RpcError> {
+    spell(None, &Reply::Error(error))
+}
+
+fn spell(id: Option<&RawValue>, reply: &Reply) -> Result<Vec<u8>, RpcError> {
+    let content = match reply {
+        Reply::Result(result) => Content::Result(result),
+        Reply::Error(error) => Content::Error(Error::Own(error)),
+        Reply::OthersError(error) => Content::Error(Error::Others(error)),
+    };
+    Ok(serde_json::to_vec(&Answer { jsonrpc: "2.0", id, content })?)
+}
+
+type Members<'a> = BTreeMap<String, &'a RawValue>;
+
+fn is_id(value: &RawValue) -> bool {
+    matches!(serde_json::from_str(value.get()), Ok(Value::String(_) | Value::Number(_)))
+}
+
+/// Method and parameters, looked at in the order in which Stellar RPC does.
+fn content<'a>(mut members: Members<'a>) -> Result<(String, Params<'a>), RpcError> {
+    let text = |value: &RawValue| String::deserialize(value).ok();
+    members.remove("id");
+    match members.remove("jsonrpc") {
+        None => return Err(RpcError::invalid_request("invalid version marker")),
+        Some(version) => match text(version) {
+            None => return Err(RpcError::unparsable("invalid version key")),
+            Some(version) if version != "2.0" => {
+                return Err(RpcError::invalid_request("invalid version marker"));
+            }
+            Some(_) => {}
+        },
+    }
+    let is_reply = members.contains_key("result") || members.contains_key("error");
+    let method = match members.remove("method").map(text) {
+        Some(Some(method)) if is_reply && !method.is_empty() => {
+            return Err(RpcError::invalid_request("mixed request and reply fields"));
+        }
+        Some(Some(method)) if !method.is_empty() => method,
+        None | Some(Some(_)) => return Err(RpcError::invalid_request("empty method name")),
+        Some(None) => return Err(RpcError::unparsable("invalid method name")),
+    };
+    let params = members.remove("params");
+    if params.is_some_and(|params| !params.get().starts_with(['{', '[']) && params.get() != "null")
+    {
+        return Err(RpcError::invalid_request("parameters must be array or object"));
+    }
+    if !members.is_empty() {
+        let names: Vec<_> = members.keys().map(|name| crate::domain::excerpt(name)).collect();
+        return Err(RpcError::invalid_request("extra fields in request").with(&names));
+    }
+    Ok((method, Params(params)))
+}

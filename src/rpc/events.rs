@@ -1,0 +1,334 @@
+//! `getEvents`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use stellar_xdr::ScVal;
+
+use super::found::{End, Events, Found, Selection, TopicCount, Wanted};
+use super::params::{Pagination, XdrFormat};
+use super::range::{Needed, Range};
+use super::{Allowed, Outcome, Params, Rpc, RpcError, result, xdr};
+use crate::decode::EventType;
+use crate::domain::{
+    CloseTime, ContractId, Direction, LedgerRange, LedgerSeq, RpcEventId, scval_xdr,
+};
+
+/// Events of a page unless it says otherwise.
+const USUAL_LIMIT: u64 = 100;
+/// Events of the largest page.
+const MOST_EVENTS: u64 = 10_000;
+/// Ledgers that one call goes through.
+pub(super) const MOST_LEDGERS: u32 = 10_000;
+/// Filters of a call.
+const MOST_FILTERS: usize = 5;
+/// Contracts of a filter.
+const MOST_CONTRACTS: usize = 5;
+/// Topic filters of a filter.
+const MOST_TOPICS: usize = 5;
+/// Segments of a topic filter.
+const MOST_SEGMENTS: usize = 4;
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Request {
+    start_ledger: Option<u32>,
+    /// Not included.
+    end_ledger: Option<u32>,
+    filters: Option<Vec<Filter>>,
+    pagination: Option<Pagination>,
+    xdr_format: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Filter {
+    #[serde(rename = "type")]
+    types: Option<String>,
+    contract_ids: Option<Vec<String>>,
+    topics: Option<Vec<Vec<String>>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    events: Vec<Event>,
+    cursor: String,
+    latest_ledger: u32,
+    oldest_ledger: u32,
+    latest_ledger_close_time: String,
+    oldest_ledger_close_time: String,
+}
+
+/// An event as it is shown.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Event {
+    #[serde(rename = "type")]
+    event_type: &'static str,
+    ledger: u32,
+    ledger_closed_at: String,
+    contract_id: String,
+    id: String,
+    operation_index: u32,
+    transaction_index: u32,
+    tx_hash: String,
+    /// Announced to go; the Python client before version 16 needs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_successful_contract_call: Option<bool>,
+    #[serde(flatten)]
+    content: Content,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content {
+    Base64 {
+        topic: Vec<String>,
+        value: String,
+    },
+    #[serde(rename_all = "camelCase")]
+    Json {
+        topic_json: Vec<Box<RawValue>>,
+        value_json: Box<RawValue>,
+    },
+}
+
+impl Event {
+    /// An event, with the name of its transaction's success where that is shown.
+    pub(super) fn of(
+        found: &Found,
+        format: XdrFormat,
+        shows_success: bool,
+    ) -> Result<Self, RpcError> {
+        let content = match format {
+            XdrFormat::Base64 => Content::Base64 {
+                topic: found.topics.iter().map(|topic| xdr::base64(topic)).collect(),
+                value: xdr::base64(&found.data),
+            },
+            XdrFormat::Json => Content::Json {
+                topic_json: found
+                    .topics
+                    .iter()
+                    .map(|topic| xdr::json::<ScVal>(topic))
+                    .collect::<Result<_, _>>()?,
+                value_json: xdr::json::<ScVal>(&found.data)?,
+            },
+        };
+        Ok(Self {
+            event_type: match found.event_type {
+                EventType::Contract => "contract",
+                EventType::System => "system",
+            },
+            ledger: found.ledger.0,
+            ledger_closed_at: CloseTime::Seconds(found.closed_at).to_string(),
+            contract_id: found.contract.map(|id| ContractId(id).to_string()).unwrap_or_default(),
+            id: found.id.to_string(),
+            operation_index: found.id.operation(),
+            transaction_index: found.id.transaction(),
+            tx_hash: crate::domain::TxHash::from(found.tx).to_string(),
+            in_successful_contract_call: shows_success.then_some(found.successful),
+            content,
+        })
+    }
+}
+
+/// What is asked for, once it is understood.
+struct Question {
+    selections: Vec<Selection>,
+    cursor: Option<RpcEventId>,
+    start: LedgerSeq,
+    /// Not included.
+    end: Option<u32>,
+    limit: usize,
+    format: XdrFormat,
+}
+
+impl Rpc {
+    pub(super) fn get_events(&self, params: Params<'_>, allowed: Allowed<'_>) -> Outcome {
+        let question = Question::read(params.read()?)?;
+        let range = self.range(Needed::Events)?;
+        let Question { selections, cursor, start, end, limit, format } = question;
+        if !range.contains(start.0.into()) {
+            let Range { oldest, latest, .. } = range;
+            return Err(RpcError::invalid_request(format!(
+                "startLedger must be within the ledger range: {oldest} - {latest}"
+            )));
+        }
+        let mut last = range.latest.0.min(start.0.saturating_add(MOST_LEDGERS - 1));
+        if let Some(end) = end {
+            last = last.min(end.saturating_sub(1));
+        }
+        // Behind a ledger's last event there is only the next ledger.
+        let first = match cursor {
+            Some(cursor) if cursor >= RpcEventId::end_of(start) => start.next().unwrap_or(start),
+            _ => start,
+        };
+        let wanted = Wanted {
+            ledgers: LedgerRange { first, last: LedgerSeq(last) },
+            direction: Direction::OldestFirst,
+            behind: cursor,
+            limit,
+            selections: &selections,
+        };
+        let Events { events, end } = self.find(&wanted, allowed)?;
+        let cursor = match (end, events.last()) {
+            (End::Full, Some(event)) => event.id,
+            (End::Behind(id), _) => id,
+            (End::Full | End::All, _) => RpcEventId::end_of(LedgerSeq(last)),
+        };
+        let shown = events.iter().map(|event| Event::of(event, format, true));
+        result(&Answer {
+            events: shown.collect::<Result<_, _>>()?,
+            cursor: cursor.to_string(),
+            latest_ledger: range.latest.0,
+            oldest_ledger: range.oldest.0,
+            latest_ledger_close_time: range.latest_closed_at.to_string(),
+            oldest_ledger_close_time: range.oldest_closed_at.to_string(),
+        })
+    }
+}
+
+impl Question {
+    fn read(request: Request) -> Result<Self, RpcError> {
+        let format = XdrFormat::parse(request.xdr_format.as_deref());
+        let format = format.map_err(RpcError::invalid_params)?;
+        let pagination = request.pagination.unwrap_or_default();
+        let cursor = pagination.cursor.as_deref().filter(|text| !text.is_empty());
+        let cursor =
+            cursor.map(|text| text.parse::<RpcEventId>().map_err(|_| malformed_cursor(text)));
+        let cursor = cursor.transpose()?;
+        let has_range = [request.start_ledger, request.end_ledger]
+            .into_iter()
+            .any(|ledger| ledger.is_some_and(|ledger| ledger != 0));
+        let start = match (cursor, request.start_ledger) {
+            (Some(_), _) if has_range => {
+                return Err(RpcError::invalid_params(
+                    "ledger ranges and cursor cannot both be set",
+                ));
+            }
+            (Some(cursor), _) => cursor.ledger(),
+            (None, Some(start)) if start > 0 => LedgerSeq(start),
+            (None, _) => return Err(RpcError::invalid_params("startLedger must be positive")),
+        };
+        let limit = pagination.limit.filter(|limit| *limit > 0).unwrap_or(USUAL_LIMIT);
+        if limit > MOST_EVENTS {
+            let why = format!("limit must not exceed {MOST_EVENTS}");
+            return Err(RpcError::invalid_params(why));
+        }
+        let filters = request.filters.unwrap_or_default();
+        if filters.len() > MOST_FILTERS {
+            let why = format!("maximum {MOST_FILTERS} filters per request");
+            return Err(RpcError::invalid_params(why));
+        }
+        let mut selections = Vec::new();
+        for (number, filter) in filters.into_iter().enumerate() {
+            selections.extend(filter.selections(number)?);
+        }
+        if selections.is_empty() {
+            selections.push(Selection::default());
+        }
+        let end = request.end_ledger.filter(|end| *end > 0);
+        // At most 10,000, checked above.
+        Ok(Self { selections, cursor, start, end, limit: limit as usize, format })
+    }
+}
+
+fn malformed_cursor(text: &str) -> RpcError {
+    RpcError::unreadable_params(format!("invalid event id {}", crate::domain::excerpt(text)))
+}
+
+impl Filter {
+    /// One for each topic filter.
+    fn selections(self, number: usize) -> Result<Vec<Selection>, RpcError> {
+        let invalid = |problem: &str| {
+            RpcError::invalid_params(format!("filter {} invalid: {problem}", number + 1))
+        };
+        let event_type = event_type(self.types.as_deref()).map_err(invalid)?;
+        let given = self.contract_ids.unwrap_or_default();
+        if given.len() > MOST_CONTRACTS {
+            return Err(invalid(&format!("maximum {MOST_CONTRACTS} contract IDs per filter")));
+        }
+        let contracts = given.iter().enumerate().map(|(number, text)| {
+            text.parse().map_err(|_| invalid(&format!("contract ID {} invalid", number + 1)))
+        });
+        let contracts: Vec<ContractId> = contracts.collect::<Result<_, _>>()?;
+        let topics = self.topics.unwrap_or_default();
+        if topics.len() > MOST_TOPICS {
+            return Err(invalid(&format!("maximum {MOST_TOPICS} topics per filter")));
+        }
+        if topics.is_empty() {
+            return Ok(vec![Selection { contracts, event_type, ..Selection::default() }]);
+        }
+        let of_topics = topics.iter().enumerate().map(|(number, segments)| {
+            let (topics, count) = of_segments(segments).map_err(|problem| match problem {
+                Problem::Form(what) => invalid(&format!("topic {} invalid: {what}", number + 1)),
+                Problem::Value(what) => RpcError::unreadable_params(format!("a topic {what}")),
+            })?;
+            Ok(Selection { contracts: contracts.clone(), topics, count, event_type })
+        });
+        of_topics.collect()
+    }
+}
+
+/// The one type that is wanted; none when both are.
+fn event_type(given: Option<&str>) -> Result<Option<EventType>, &'static str> {
+    let Some(given) = given.filter(|given| !given.is_empty()) else { return Ok(None) };
+    let mut wanted = None;
+    for (number, name) in given.split(',').enumerate() {
+        let one = match name {
+            "contract" => EventType::Contract,
+            "system" => EventType::System,
+            _ => {
+                return Err(
+                    "filter type invalid: if set, type must be either 'system' or 'contract'",
+                );
+            }
+        };
+        wanted = if number == 0 { Some(one) } else { wanted.filter(|wanted| *wanted == one) };
+    }
+    Ok(wanted)
+}
+
+/// What is wrong with a topic filter.
+enum Problem {
+    /// As text that comes after its number.
+    Form(String),
+    /// A segment is no value.
+    Value(String),
+}
+
+/// Values of the first four topics, where they are wanted.
+type Topics = [Option<Vec<u8>>; 4];
+
+/// The values that are wanted, and how many topics there are to be.
+fn of_segments(segments: &[String]) -> Result<(Topics, TopicCount), Problem> {
+    let form = |what: String| Err(Problem::Form(what));
+    let (is_open, segments) = match segments {
+        [before @ .., last] if last == "**" => (true, before),
+        all => (false, all),
+    };
+    if segments.is_empty() && !is_open {
+        return form("topic must have at least 1 segment".to_owned());
+    }
+    if segments.len() > MOST_SEGMENTS {
+        return form(format!("topic cannot have more than {MOST_SEGMENTS} segments"));
+    }
+    let mut topics = [const { None }; 4];
+    for (number, (segment, topic)) in segments.iter().zip(&mut topics).enumerate() {
+        match segment.as_str() {
+            "*" => {}
+            "**" => {
+                return form(format!(
+                    "segment {} invalid: wildcard '**' is only allowed as the last segment",
+                    number + 1
+                ));
+            }
+            value => {
+                let value = scval_xdr(value).map_err(|error| Problem::Value(error.to_string()))?;
+                *topic = Some(value);
+            }
+        }
+    }
+    let count = segments.len();
+    Ok((topics, if is_open { TopicCount::AtLeast(count) } else { TopicCount::Exactly(count) }))
+}

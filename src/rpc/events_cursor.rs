@@ -1,0 +1,214 @@
+//! Cursors of `getEventsV2`: the whole query and how far it got, so that the service keeps nothing between pages.
+//!
+//! Base64url of: version (1 byte) · first four bytes of the SHA-256 of the rest · order (0 ascending, 1 descending) ·
+//! u32 first ledger · u32 last ledger, 0 for none · the event behind which it goes on, as u64 and u32, 0 and 0 for none ·
+//! u16 filters. A filter is a byte of flags (1 type, 2 type is `system`, 4 contract, 8 to 64 topics 0 to 3), the contract,
+//! and each topic as u32 length and XDR. Numbers are big-endian.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+use stellar_xdr::{Limits, ReadXdr, ScVal};
+
+use super::events_v2::MOST_FILTERS;
+use crate::decode::EventType;
+use crate::domain::{ContractId, Direction, RpcEventId};
+
+const VERSION: u8 = 1;
+/// Bytes that tell a damaged cursor.
+const CHECK: usize = 4;
+const TYPE: u8 = 1;
+const SYSTEM: u8 = 2;
+const CONTRACT: u8 = 4;
+const FIRST_TOPIC: u8 = 8;
+/// What a topic may be, as in a query.
+const TOPIC_LIMITS: Limits = Limits { depth: 500, len: 32 << 10 };
+
+/// A query for events, and how far it got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Scan {
+    pub direction: Direction,
+    /// First ledger that is wanted.
+    pub min: u32,
+    /// Last ledger that is wanted.
+    pub max: Option<u32>,
+    /// It goes on behind this event, in its direction.
+    pub behind: Option<RpcEventId>,
+    /// Any of these; everything when empty.
+    pub filters: Vec<Filter>,
+}
+
+/// What an event has to be; all that is given holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Filter {
+    pub event_type: Option<EventType>,
+    pub contract: Option<ContractId>,
+    /// Values of the first four topics, XDR `ScVal`.
+    pub topics: [Option<Vec<u8>>; 4],
+}
+
+impl Scan {
+    pub(super) fn to_cursor(&self) -> String {
+        let mut out = vec![u8::from(self.direction == Direction::NewestFirst)];
+        out.extend_from_slice(&self.min.to_be_bytes());
+        out.extend_from_slice(&self.max.unwrap_or(0).to_be_bytes());
+        let behind = self.behind.unwrap_or(RpcEventId { toid: 0, index: 0 });
+        out.extend_from_slice(&behind.toid.to_be_bytes());
+        out.extend_from_slice(&behind.index.to_be_bytes());
+        // As many as a query may have.
+        out.extend_from_slice(&(self.filters.len() as u16).to_be_bytes());
+        for filter in &self.filters {
+            filter.put(&mut out);
+        }
+        let mut cursor = vec![VERSION];
+        cursor.extend_from_slice(&Sha256::digest(&out)[..CHECK]);
+        cursor.append(&mut out);
+        URL_SAFE_NO_PAD.encode(cursor)
+    }
+
+    /// Reads a cursor; none when it is none of this service's.
+    pub(super) fn read(cursor: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+        let (version, rest) = bytes.split_first()?;
+        let (check, rest) = rest.split_at_checked(CHECK)?;
+        if *version != VERSION || Sha256::digest(rest)[..CHECK] != *check {
+            return None;
+        }
+        let mut rest = Rest(rest);
+        let direction = match rest.array::<1>()? {
+            [0] => Direction::OldestFirst,
+            [1] => Direction::NewestFirst,
+            _ => return None,
+        };
+        let (min, max) = (rest.u32()?, rest.u32()?);
+        let (toid, index) = (u64::from_be_bytes(rest.array()?), rest.u32()?);
+        let count = usize::from(u16::from_be_bytes(rest.array()?));
+        if count > MOST_FILTERS {
+            return None;
+        }
+        let filters = (0..count).map(|_| Filter::read(&mut rest)).collect::<Option<_>>()?;
+        let max = Some(max).filter(|max| *max != 0);
+        let behind = Some(RpcEventId { toid, index }).filter(|behind| behind.toid != 0);
+        let is_whole = rest.0.is_empty() && (direction == Direction::OldestFirst || max.is_some());
+        is_whole.then_some(Self { direction, min, max, behind, filters })
+    }
+}
+
+impl Filter {
+    fn put(&self, out: &mut Vec<u8>) {
+        let flags_at = out.len();
+        out.push(0);
+        let mut flags = match self.event_type {
+            None => 0,
+            Some(EventType::Contract) => TYPE,
+            Some(EventType::System) => TYPE | SYSTEM,
+        };
+        if let Some(contract) = &self.contract {
+            flags |= CONTRACT;
+            out.extend_from_slice(&contract.0);
+        }
+        for (position, topic) in self.topics.iter().enumerate() {
+            if let Some(topic) = topic {
+                flags |= FIRST_TOPIC << position;
+                // A topic is far shorter than 4 GiB.
+                out.extend_from_slice(&(topic.len() as u32).to_be_bytes());
+                out.extend_from_slice(topic);
+            }
+        }
+        out[flags_at] = flags;
+    }
+
+    fn read(rest: &mut Rest<'_>) -> Option<Self> {
+        let [flags] = rest.array()?;
+        let event_type = match flags & (TYPE | SYSTEM) {
+            0 => None,
+            TYPE => Some(EventType::Contract),
+            SYSTEM => return None,
+            _ => Some(EventType::System),
+        };
+        let contract = match flags & CONTRACT {
+            0 => None,
+            _ => Some(ContractId(rest.array()?)),
+        };
+        let mut topics = [const { None }; 4];
+        for (position, topic) in topics.iter_mut().enumerate() {
+            if flags & FIRST_TOPIC << position != 0 {
+                let length = usize::try_from(rest.u32()?).ok()?;
+                let xdr = rest.take(length)?;
+                ScVal::from_xdr(xdr, TOPIC_LIMITS).ok()?;
+                *topic = Some(xdr.to_vec());
+            }
+        }
+        Some(Self { event_type, contract, topics })
+    }
+}
+
+/// What is left to read.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    use stellar_xdr::WriteXdr;
+
+    use super::*;
+
+    fn scan(rng: &mut ChaCha8Rng) -> Scan {
+        let filters = (0..rng.random_range(0..4)).map(|_| Filter {
+            event_type: [None, Some(EventType::Contract), Some(EventType::System)]
+                [rng.random_range(0..3)],
+            contract: rng.random_bool(0.5).then(|| ContractId(rng.random())),
+            topics: std::array::from_fn(|_| {
+                let topic = || ScVal::U64(7).to_xdr(Limits::none()).unwrap();
+                rng.random_bool(0.5).then(topic)
+            }),
+        });
+        let filters = filters.collect();
+        Scan {
+            direction: match rng.random_bool(0.5) {
+                true => Direction::OldestFirst,
+                false => Direction::NewestFirst,
+            },
+            min: rng.random(),
+            max: Some(rng.random_range(1..=u32::MAX)),
+            behind: rng.random_bool(0.5).then(|| RpcEventId::new(rng.random(), 1, 2, 3)),
+            filters,
+        }
+    }
+
+    #[test]
+    fn a_cursor_says_the_whole_scan_and_nothing_else_is_one() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        for _ in 0..200 {
+            let scan = scan(&mut rng);
+            let cursor = scan.to_cursor();
+            assert_eq!(Scan::read(&cursor), Some(scan));
+            let bytes = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
+            let mut flipped = bytes.clone();
+            let place = rng.random_range(0..bytes.len());
+            flipped[place] ^= 1 << rng.random_range(0..8);
+            for other in [&bytes[..place], &flipped] {
+                assert_eq!(Scan::read(&URL_SAFE_NO_PAD.encode(other)), None);
+            }
+        }
+        assert_eq!(Scan::read(""), None);
+        assert_eq!(Scan::read("not base64!"), None);
+    }
+}

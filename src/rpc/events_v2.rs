@@ -1,0 +1,382 @@
+//! `getEventsV2`, as accepted in the discussion 1872 of the Stellar organisation in its revision of August 2026; the
+//! reference's archive node calls the same method `queryEvents`. Differences: no budget of terms, and topics may be
+//! given as JSON.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stellar_xdr::{Limits, ScVal, WriteXdr};
+
+use super::events::{Event, MOST_LEDGERS};
+use super::events_cursor::{Filter, Scan};
+use super::found::{End, Events, Selection, TopicCount, Wanted};
+use super::params::XdrFormat;
+use super::range::{Needed, Range};
+use super::{Allowed, Outcome, Params, Rpc, RpcError, result};
+use crate::decode::EventType;
+use crate::domain::{ContractId, Direction, LedgerRange, RpcEventId, scval_xdr};
+
+/// Events of a page unless it says otherwise.
+const USUAL_LIMIT: u64 = 100;
+/// Events of the largest page.
+const MOST_EVENTS: u64 = 1_000;
+/// Filters of a query.
+pub(super) const MOST_FILTERS: usize = 256;
+/// The first ledger that there can be.
+const FIRST_LEDGER: u32 = 2;
+/// What a topic may be, as elsewhere.
+const TOPIC_LIMITS: Limits = Limits { depth: 500, len: 32 << 10 };
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct Request {
+    min_ledger: Option<u32>,
+    max_ledger: Option<u32>,
+    order: Option<String>,
+    filters: Option<Vec<FilterRequest>>,
+    xdr_input_format: Option<String>,
+    cursor: Option<String>,
+    limit: Option<u64>,
+    xdr_format: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct FilterRequest {
+    contract_id: Option<String>,
+    #[serde(rename = "type")]
+    event_type: Option<String>,
+    topic0: Option<Value>,
+    topic1: Option<Value>,
+    topic2: Option<Value>,
+    topic3: Option<Value>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    events: Vec<Event>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+    scan_status: ScanStatus,
+    scanned_ledger: u32,
+    oldest_ledger: u32,
+    latest_ledger: u32,
+}
+
+/// How far a scan got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum ScanStatus {
+    /// There is more to look at.
+    HasMore,
+    /// What is wanted has not closed yet.
+    WaitingForLedgers,
+    /// What is wanted is older than what is stored.
+    OldestReached,
+    /// All was looked at, and nothing will come.
+    Complete,
+}
+
+/// What more is said of an error.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reason {
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing_ledger: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest_ledger: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latest_ledger: Option<u32>,
+}
+
+fn invalid(problem: impl Into<String>) -> RpcError {
+    let reason = "invalid_params";
+    let more = Reason { reason, missing_ledger: None, oldest_ledger: None, latest_ledger: None };
+    RpcError::invalid_params(problem).with(&more)
+}
+
+fn out_of_range(missing: u32, range: &Range) -> RpcError {
+    let (oldest, latest) = (range.oldest.0, range.latest.0);
+    let why = format!("ledger {missing} is not among those that are stored: {oldest} - {latest}");
+    RpcError::invalid_params(why).with(&Reason {
+        reason: "ledger_out_of_range",
+        missing_ledger: Some(missing),
+        oldest_ledger: Some(oldest),
+        latest_ledger: Some(latest),
+    })
+}
+
+fn malformed_cursor(range: &Range) -> RpcError {
+    RpcError::invalid_params("the cursor is none that this service has given").with(&Reason {
+        reason: "cursor_malformed",
+        missing_ledger: None,
+        oldest_ledger: Some(range.oldest.0),
+        latest_ledger: Some(range.latest.0),
+    })
+}
+
+impl Rpc {
+    pub(super) fn get_events_v2(&self, params: Params<'_>, allowed: Allowed<'_>) -> Outcome {
+        let request: Request = params.read().map_err(|error| {
+            let why = error.data.as_ref().map_or(error.message.as_str(), |data| data.get());
+            invalid(format!("invalid parameters: {}", why.trim_matches('"')))
+        })?;
+        let format = request.xdr_format.as_deref();
+        let format = XdrFormat::parse(format).map_err(invalid)?;
+        let limit = request.limit.unwrap_or(USUAL_LIMIT);
+        if !(1..=MOST_EVENTS).contains(&limit) {
+            return Err(invalid(format!("limit must be between 1 and {MOST_EVENTS}")));
+        }
+        let given = request.cursor.clone().filter(|cursor| !cursor.is_empty());
+        let asked = match &given {
+            Some(_) if request.has_query() => {
+                return Err(invalid(
+                    "cursor is mutually exclusive with minLedger, maxLedger, order, filters, xdrInputFormat",
+                ));
+            }
+            Some(_) => None,
+            None => Some(request.scan()?),
+        };
+        let range = self.range(Needed::Events)?;
+        let scan = match (asked, &given) {
+            (Some(scan), _) => scan.begun(&range)?,
+            (None, Some(cursor)) => Scan::read(cursor).ok_or_else(|| malformed_cursor(&range))?,
+            (None, None) => return Err(invalid("minLedger is required for ascending order")),
+        };
+        // At most 1,000, checked above.
+        self.scan(scan, limit as usize, format, &range, allowed)
+    }
+
+    /// The next page of a scan.
+    fn scan(
+        &self,
+        mut scan: Scan,
+        limit: usize,
+        format: XdrFormat,
+        range: &Range,
+        allowed: Allowed<'_>,
+    ) -> Outcome {
+        let next = scan.next_ledger();
+        let (oldest, latest) = (range.oldest.0, range.latest.0);
+        let (page, status) = match scan.direction {
+            Direction::OldestFirst if next > scan.max.unwrap_or(u32::MAX) => {
+                (None, ScanStatus::Complete)
+            }
+            Direction::OldestFirst if next > latest => (None, ScanStatus::WaitingForLedgers),
+            Direction::OldestFirst if next < oldest => return Err(out_of_range(next, range)),
+            Direction::OldestFirst => {
+                let last = latest.min(scan.max.unwrap_or(u32::MAX));
+                let last = last.min(next.saturating_add(MOST_LEDGERS - 1));
+                (Some(LedgerRange::new(next, last)), ScanStatus::HasMore)
+            }
+            Direction::NewestFirst if next < scan.min => (None, ScanStatus::Complete),
+            Direction::NewestFirst if next > latest => (None, ScanStatus::WaitingForLedgers),
+            Direction::NewestFirst if next < oldest => (None, ScanStatus::OldestReached),
+            Direction::NewestFirst => {
+                let first = oldest.max(scan.min).max(next.saturating_sub(MOST_LEDGERS - 1));
+                (Some(LedgerRange::new(first, next)), ScanStatus::HasMore)
+            }
+        };
+        let (mut events, mut status) = (Vec::new(), status);
+        if let Some(ledgers) = page {
+            let selections = selections(&scan.filters);
+            let wanted = Wanted {
+                ledgers,
+                direction: scan.direction,
+                behind: scan.behind,
+                limit,
+                selections: &selections,
+            };
+            let Events { events: found, end } = self.find(&wanted, allowed)?;
+            match (end, found.last()) {
+                (End::Full, Some(event)) => scan.behind = Some(event.id),
+                (End::Behind(id), _) => scan.behind = Some(id),
+                (End::Full | End::All, _) => {
+                    scan.passed(ledgers);
+                    status = scan.status_behind(range);
+                }
+            }
+            events = found;
+        }
+        let shown = events.iter().map(|event| Event::of(event, format, false));
+        result(&Answer {
+            events: shown.collect::<Result<_, _>>()?,
+            cursor: (status != ScanStatus::Complete).then(|| scan.to_cursor()),
+            scan_status: status,
+            scanned_ledger: scan.scanned_ledger(),
+            oldest_ledger: oldest,
+            latest_ledger: latest,
+        })
+    }
+}
+
+impl Scan {
+    /// A new one, whose upper end is settled, where that is needed.
+    fn begun(mut self, range: &Range) -> Result<Self, RpcError> {
+        if self.direction == Direction::NewestFirst && self.max.is_none() {
+            if self.min > range.latest.0 {
+                return Err(out_of_range(self.min, range));
+            }
+            // All pages have the same.
+            self.max = Some(range.latest.0);
+        }
+        Ok(self)
+    }
+
+    /// What is to be said when the last page got to the end of what it could look at.
+    fn status_behind(&self, range: &Range) -> ScanStatus {
+        let next = self.next_ledger();
+        match self.direction {
+            Direction::OldestFirst if self.max.is_some_and(|max| next > max) => {
+                ScanStatus::Complete
+            }
+            Direction::OldestFirst if next > range.latest.0 => ScanStatus::WaitingForLedgers,
+            Direction::NewestFirst if next < self.min => ScanStatus::Complete,
+            Direction::NewestFirst if next < range.oldest.0 => ScanStatus::OldestReached,
+            _ => ScanStatus::HasMore,
+        }
+    }
+}
+
+impl Request {
+    fn has_query(&self) -> bool {
+        self.min_ledger.is_some_and(|ledger| ledger != 0)
+            || self.max_ledger.is_some_and(|ledger| ledger != 0)
+            || self.order.as_ref().is_some_and(|order| !order.is_empty())
+            || self.filters.is_some()
+            || self.xdr_input_format.as_ref().is_some_and(|format| !format.is_empty())
+    }
+
+    /// The scan that is asked for.
+    fn scan(self) -> Result<Scan, RpcError> {
+        let input = XdrFormat::parse(self.xdr_input_format.as_deref());
+        let input = input.map_err(|_| invalid("xdrInputFormat must be \"base64\" or \"json\""))?;
+        let direction = match self.order.as_deref() {
+            None | Some("" | "asc") => Direction::OldestFirst,
+            Some("desc") => Direction::NewestFirst,
+            Some(_) => return Err(invalid("order must be \"asc\" or \"desc\"")),
+        };
+        let (min, max) = (self.min_ledger.unwrap_or(0), self.max_ledger.filter(|max| *max != 0));
+        if direction == Direction::OldestFirst && min == 0 {
+            return Err(invalid("minLedger is required for ascending order"));
+        }
+        if max.is_some_and(|max| min > max) {
+            return Err(invalid("minLedger must be <= maxLedger"));
+        }
+        let filters = match self.filters {
+            None => Vec::new(),
+            Some(given) if given.is_empty() || given.len() > MOST_FILTERS => {
+                return Err(invalid(format!("filters must contain 1 to {MOST_FILTERS} filters")));
+            }
+            Some(given) => {
+                let read = given.into_iter().enumerate();
+                read.map(|(number, filter)| filter.read(number, input)).collect::<Result<_, _>>()?
+            }
+        };
+        Ok(Scan { direction, min: min.max(FIRST_LEDGER), max, behind: None, filters })
+    }
+}
+
+impl FilterRequest {
+    fn read(self, number: usize, input: XdrFormat) -> Result<Filter, RpcError> {
+        let problem = |what: &str| invalid(format!("filters[{number}]: {what}"));
+        let event_type = match self.event_type.as_deref() {
+            None | Some("") => None,
+            Some("contract") => Some(EventType::Contract),
+            Some("system") => Some(EventType::System),
+            Some(_) => return Err(problem("type must be \"contract\" or \"system\"")),
+        };
+        let contract = self.contract_id.filter(|id| !id.is_empty());
+        let contract = contract.map(|id| id.parse::<ContractId>()).transpose();
+        let contract = contract.map_err(|_| problem("contractId is invalid"))?;
+        let mut topics = [const { None }; 4];
+        let given = [self.topic0, self.topic1, self.topic2, self.topic3];
+        for (position, (given, topic)) in given.into_iter().zip(&mut topics).enumerate() {
+            let Some(given) = given else { continue };
+            *topic = Some(topic_xdr(given, input).ok_or_else(|| {
+                let form = match input {
+                    XdrFormat::Base64 => "valid base64-encoded XDR",
+                    XdrFormat::Json => "an ScVal as JSON",
+                };
+                invalid(format!("filters[{number}].topic{position} is not {form}"))
+            })?);
+        }
+        if contract.is_none() && event_type.is_none() && topics.iter().all(Option::is_none) {
+            return Err(problem(
+                "filter must specify type, contractId, or at least one topic position",
+            ));
+        }
+        Ok(Filter { event_type, contract, topics })
+    }
+}
+
+/// The XDR of a topic; none when it is no `ScVal`.
+fn topic_xdr(given: Value, input: XdrFormat) -> Option<Vec<u8>> {
+    match input {
+        XdrFormat::Base64 => scval_xdr(given.as_str()?).ok(),
+        XdrFormat::Json => {
+            let value: ScVal = serde_json::from_value(given).ok()?;
+            value.to_xdr(TOPIC_LIMITS).ok()
+        }
+    }
+}
+
+/// What filters select; those that differ in the contract alone are looked for together.
+fn selections(filters: &[Filter]) -> Vec<Selection> {
+    let mut selections: Vec<Selection> = Vec::new();
+    for Filter { event_type, contract, topics } in filters {
+        let same = selections.iter_mut().find(|it| {
+            it.event_type == *event_type
+                && it.topics == *topics
+                && it.contracts.is_empty() == contract.is_none()
+        });
+        match same {
+            Some(same) => same.contracts.extend(*contract),
+            None => selections.push(Selection {
+                contracts: contract.iter().copied().collect(),
+                topics: topics.clone(),
+                count: TopicCount::Any,
+                event_type: *event_type,
+            }),
+        }
+    }
+    if selections.is_empty() {
+        selections.push(Selection::default());
+    }
+    selections
+}
+
+impl Scan {
+    /// The ledger with which it goes on.
+    fn next_ledger(&self) -> u32 {
+        match (self.direction, self.behind) {
+            (Direction::OldestFirst, None) => self.min,
+            (Direction::NewestFirst, None) => self.max.unwrap_or(u32::MAX),
+            (Direction::OldestFirst, Some(behind)) => {
+                let ledger = behind.ledger();
+                ledger.0.saturating_add(u32::from(behind >= RpcEventId::end_of(ledger)))
+            }
+            (Direction::NewestFirst, Some(behind)) => {
+                let ledger = behind.ledger().0;
+                ledger.saturating_sub(u32::from(behind <= RpcEventId::new(ledger, 0, 0, 0)))
+            }
+        }
+    }
+
+    /// These ledgers were looked at whole.
+    fn passed(&mut self, ledgers: LedgerRange) {
+        self.behind = Some(match self.direction {
+            Direction::OldestFirst => RpcEventId::end_of(ledgers.last),
+            Direction::NewestFirst => RpcEventId::new(ledgers.first.0, 0, 0, 0),
+        });
+    }
+
+    /// The last ledger that was looked at whole.
+    fn scanned_ledger(&self) -> u32 {
+        match self.direction {
+            Direction::OldestFirst => self.next_ledger().saturating_sub(1),
+            Direction::NewestFirst => self.next_ledger().saturating_add(1),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Ids of events as Stellar RPC numbers them: by their place among all events of their ledger, whether those are stored
+//! here or not.
+
+use std::ops::ControlFlow;
+
+use super::found::Found;
+use super::{Rpc, RpcError, not_readable};
+use crate::decode::{EventView, LedgerView, Placement, decode};
+use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId, TxHash};
+use crate::store::{EventQuery, EventRecord, StoreError, TopicFilter};
+
+/// Numbers of events, ledger by ledger.
+pub(super) struct Numbers<'s> {
+    rpc: &'s Rpc,
+    /// Those of the ledger that was asked for last.
+    last: Option<(LedgerSeq, OfLedger)>,
+}
+
+/// Numbers of all stored events of a ledger.
+struct OfLedger {
+    first: EventId,
+    events: Vec<Numbered>,
+}
+
+#[derive(Clone, Copy)]
+struct Numbered {
+    id: RpcEventId,
+    /// Whether its transaction succeeded.
+    successful: bool,
+}
+
+impl<'s> Numbers<'s> {
+    pub(super) fn of(rpc: &'s Rpc) -> Self {
+        Self { rpc, last: None }
+    }
+
+    /// An event with its number.
+    pub(super) fn found(&mut self, event: &EventRecord<'_>) -> Result<Found, RpcError> {
+        let Numbered { id, successful } = self.number(event)?;
+        Ok(Found {
+            id,
+            ledger: event.ledger,
+            closed_at: event.closed_at.seconds(),
+            tx: *event.tx,
+            contract: event.contract.copied(),
+            event_type: event.event_type,
+            successful,
+            topics: event.topics.iter().map(|topic| topic.to_vec()).collect(),
+            data: event.data.to_vec(),
+        })
+    }
+
+    fn number(&mut self, event: &EventRecord<'_>) -> Result<Numbered, RpcError> {
+        // Events of a transaction are counted through its operations, those of Stellar RPC in each anew: in the first
+        // one, the only one of a smart-contract transaction, it is the same. Failed operations have none.
+        if let Placement::Operation { operation: 0, event_index } = event.placement {
+            let id = RpcEventId::new(event.ledger.0, event.application_order, 0, event_index);
+            return Ok(Numbered { id, successful: true });
+        }
+        let of_ledger = self.of_ledger(event.ledger)?;
+        let place = event.id.0.checked_sub(of_ledger.first.0);
+        let found = place.and_then(|place| of_ledger.events.get(usize::try_from(place).ok()?));
+        found.copied().ok_or_else(|| not_its_own(event.ledger))
+    }
+
+    /// The number of a stored event.
+    pub(super) fn at(&mut self, ledger: LedgerSeq, id: EventId) -> Result<RpcEventId, RpcError> {
+        let of_ledger = self.of_ledger(ledger)?;
+        let place = id.0.checked_sub(of_ledger.first.0);
+        let found = place.and_then(|place| of_ledger.events.get(usize::try_from(place).ok()?));
+        found.map(|event| event.id).ok_or_else(|| not_its_own(ledger))
+    }
+
+    /// The row id behind which, in this direction, all events are behind an id; none when all events of its ledger are.
+    pub(super) fn cursor(
+        &mut self,
+        behind: RpcEventId,
+        direction: Direction,
+    ) -> Result<Option<EventId>, RpcError> {
+        let OfLedger { first, events } = self.of_ledger(behind.ledger())?;
+        Ok(match direction {
+            Direction::OldestFirst => {
+                let passed = events.partition_point(|event| event.id <= behind) as u64;
+                passed.checked_sub(1).map(|last| EventId(first.0 + last))
+            }
+            Direction::NewestFirst => {
+                let left = events.partition_point(|event| event.id < behind);
+                (left < events.len()).then(|| EventId(first.0 + left as u64))
+            }
+        })
+    }
+
+    fn of_ledger(&mut self, ledger: LedgerSeq) -> Result<&OfLedger, RpcError> {
+        let kept = match self.last.take() {
+            Some((of, kept)) if of == ledger => kept,
+            _ => self.rpc.numbers_of(ledger)?,
+        };
+        Ok(&self.last.insert((ledger, kept)).1)
+    }
+}
+
+impl Rpc {
+    fn numbers_of(&self, ledger: LedgerSeq) -> Result<OfLedger, RpcError> {
+        let row = self.store.ledger(ledger)?.ok_or(StoreError::Missing(ledger))?;
+        let first = row.first_event;
+        let events = match self.store.raw_ledger(ledger)? {
+            Some(raw) => {
+                let view = decode(&raw, self.store.network().id())
+                    .map_err(|error| not_readable(ledger, &error))?;
+                self.numbers_in(ledger, &view)?
+            }
+            // What was left out would have had a number.
+            None if row.indexed_as.listed_contracts => {
+                let why = format!(
+                    "the ids of the events of ledger {ledger} are not known: its raw form is no longer kept"
+                );
+                return Err(RpcError::internal(why));
+            }
+            None => self.count_rows(ledger)?,
+        };
+        Ok(OfLedger { first, events })
+    }
+
+    /// The ledger itself numbers its events; those that are stored are some of them, in the same order.
+    fn numbers_in(
+        &self,
+        ledger: LedgerSeq,
+        view: &LedgerView<'_>,
+    ) -> Result<Vec<Numbered>, RpcError> {
+        let mut all = view.events.iter();
+        let mut found = Vec::new();
+        let mut has_all = true;
+        self.rows(ledger, |row| {
+            match all.find(|event| is_same(view, event, row)) {
+                Some(event) => found.push(Numbered {
+                    id: event.rpc_id,
+                    successful: view.transactions[event.transaction].successful,
+                }),
+                None => has_all = false,
+            }
+            match has_all {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        if has_all { Ok(found) } else { Err(not_its_own(ledger)) }
+    }
+
+    /// Without the ledger: events of a kind are all stored, or none of them is, so that they can be counted.
+    fn count_rows(&self, ledger: LedgerSeq) -> Result<Vec<Numbered>, RpcError> {
+        let mut counted = Counted::default();
+        let mut found = Vec::new();
+        let mut of_fees = Vec::new();
+        self.rows(ledger, |row| {
+            if row.op_index().is_none() {
+                of_fees.push((found.len(), TxHash::from(*row.tx)));
+            }
+            found.push(Numbered { id: counted.next(row), successful: true });
+            ControlFlow::Continue(())
+        })?;
+        // Whether a classic transaction succeeded that paid a fee is no longer known.
+        for (place, hash) in of_fees {
+            self.store.transaction(&hash, |record| found[place].successful = record.successful)?;
+        }
+        Ok(found)
+    }
+
+    fn rows(
+        &self,
+        ledger: LedgerSeq,
+        visit: impl FnMut(&EventRecord<'_>) -> ControlFlow<()>,
+    ) -> Result<(), RpcError> {
+        let page =
+            Page { direction: Direction::OldestFirst, cursor: None, offset: 0, limit: usize::MAX };
+        let ledgers = Some(LedgerRange { first: ledger, last: ledger });
+        let query =
+            EventQuery { ledgers, contracts: Vec::new(), topics: TopicFilter::default(), page };
+        self.store.events_within(&query, crate::store::Bounds::NONE, visit)?;
+        Ok(())
+    }
+}
+
+/// Counts the events of a ledger in their order.
+#[derive(Default)]
+struct Counted {
+    /// Transaction and operation of the event before, and its number there.
+    last: Option<(u32, u32, u32)>,
+}
+
+impl Counted {
+    fn next(&mut self, row: &EventRecord<'_>) -> RpcEventId {
+        let (transaction, operation) = match row.placement {
+            Placement::BeforeAllTransactions => (0, 0),
+            Placement::Operation { operation, .. } => (row.application_order, operation),
+            Placement::AfterTransaction => (row.application_order, RpcEventId::AFTER_TRANSACTION),
+            Placement::AfterAllTransactions => (RpcEventId::AFTER_ALL_TRANSACTIONS, 0),
+        };
+        let number = match self.last {
+            Some((of, at, number)) if (of, at) == (transaction, operation) => number + 1,
+            _ => 0,
+        };
+        self.last = Some((transaction, operation, number));
+        RpcEventId::new(row.ledger.0, transaction, operation, number)
+    }
+}
+
+fn is_same(view: &LedgerView<'_>, event: &EventView<'_>, row: &EventRecord<'_>) -> bool {
+    view.transactions[event.transaction].application_order == row.application_order
+        && event.placement == row.placement
+        && event.contract == row.contract
+        && event.event_type == row.event_type
+        && view.topics(event) == row.topics
+        && event.data == row.data
+}
+
+fn not_its_own(ledger: LedgerSeq) -> RpcError {
+    RpcError::internal(format!(
+        "the stored events of ledger {ledger} are not those of its raw form: run orrery verify"
+    ))
+}

@@ -1,0 +1,116 @@
+//! Which ledger holds a transaction, of all transactions whose ledger is kept in its raw form. The store itself knows
+//! where smart-contract transactions are and those with stored events; `getTransaction` is asked for all others as well.
+//!
+//! | Family | Key → value |
+//! |---|---|
+//! | `hashes` | first 8 bytes of an outer or inner hash, ledger → nothing |
+//! | `ledgers` | ledger → the same 8 bytes of all its hashes, to remove them with it |
+
+use super::transactions::MOST_UNSEEN;
+use super::{Rpc, RpcError};
+use crate::decode::decode;
+use crate::domain::{LedgerSeq, TxHash};
+use crate::store::{
+    Begins, ConsumerEffects, ConsumerSpec, FedLedger, LedgerConsumer, Needs, Store, StoreError,
+};
+
+/// The name under which ledgers are taken from the feed.
+pub const CONSUMER: &str = "transaction_hashes";
+
+const HASHES: &str = "hashes";
+const LEDGERS: &str = "ledgers";
+/// All families.
+pub const FAMILIES: &[&str] = &[HASHES, LEDGERS];
+
+/// Bytes of a hash that tell it apart; two that share them are told apart by their ledgers.
+const TAG: usize = 8;
+/// Ledgers whose rows are removed with each that comes: more than come, so that none are left behind.
+const REMOVED_AT_ONCE: usize = 4;
+
+/// Takes ledgers from the feed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TransactionHashes;
+
+impl LedgerConsumer for TransactionHashes {
+    fn spec(&self) -> ConsumerSpec {
+        ConsumerSpec {
+            name: CONSUMER,
+            families: FAMILIES,
+            // It takes what there is: without its raw form a transaction could not be shown either.
+            needs: Needs::default(),
+            begins: Begins::AtTheBeginning,
+        }
+    }
+
+    fn ledger(
+        &self,
+        store: &Store,
+        ledger: &FedLedger,
+        effects: &mut ConsumerEffects<'_>,
+    ) -> Result<(), StoreError> {
+        remove_old(store, effects)?;
+        let Some(raw) = store.raw_ledger(ledger.ledger)? else { return Ok(()) };
+        let view = decode(&raw, store.network().id())
+            .map_err(|error| StoreError::Database(format!("ledger {}: {error}", ledger.ledger)))?;
+        let number = ledger.ledger.0.to_be_bytes();
+        let mut tags = Vec::with_capacity(view.transactions.len() * TAG);
+        for transaction in &view.transactions {
+            for hash in [Some(transaction.hash), transaction.inner_hash].into_iter().flatten() {
+                let tag = &hash.as_bytes()[..TAG];
+                tags.extend_from_slice(tag);
+                effects.put(HASHES, [tag, &number].concat(), [])?;
+            }
+        }
+        effects.put(LEDGERS, number, tags)
+    }
+
+    fn cannot_be_rebuilt(&self) -> Option<&'static str> {
+        Some("it is known of ledgers alone whose raw form is still stored")
+    }
+}
+
+/// Removes what is kept of the oldest ledgers, where their raw form is gone.
+fn remove_old(store: &Store, effects: &mut ConsumerEffects<'_>) -> Result<(), StoreError> {
+    let first = store.first_raw()?;
+    let mut old = Vec::new();
+    effects.scan(LEDGERS, &[], |key, tags| {
+        let ledger = key.try_into().map(u32::from_be_bytes).ok();
+        let is_old = ledger.is_some_and(|ledger| first.is_none_or(|first| ledger < first.0));
+        if is_old {
+            old.push((key.to_vec(), tags.to_vec()));
+        }
+        is_old && old.len() < REMOVED_AT_ONCE
+    })?;
+    for (ledger, tags) in old {
+        for tag in tags.chunks_exact(TAG) {
+            effects.delete(HASHES, [tag, &ledger].concat())?;
+        }
+        effects.delete(LEDGERS, ledger)?;
+    }
+    Ok(())
+}
+
+impl Rpc {
+    /// Ledgers that may hold the transaction with this hash, the likeliest first. Ledgers that the consumer has not
+    /// seen yet are among them, so that what is stored is found at once.
+    pub(super) fn ledgers_of_transaction(&self, hash: &TxHash) -> Result<Vec<LedgerSeq>, RpcError> {
+        if let Some(position) = self.store.transaction_position(hash)? {
+            return Ok(vec![position.ledger]);
+        }
+        let seen = self.store.consumer(CONSUMER).map(|consumer| consumer.place);
+        let newest = self.store.last_place();
+        let unseen_from = seen.unwrap_or(0).max(newest.saturating_sub(MOST_UNSEEN));
+        let unseen =
+            self.store.fed_after(unseen_from, usize::try_from(MOST_UNSEEN).unwrap_or(usize::MAX));
+        let mut ledgers: Vec<_> = unseen.into_iter().rev().map(|fed| fed.ledger).collect();
+        if seen.is_some() {
+            let view = self.store.consumer_view(CONSUMER)?;
+            view.scan(HASHES, &hash.as_bytes()[..TAG], |key, _| {
+                let ledger = key.get(TAG..).and_then(|ledger| ledger.try_into().ok());
+                ledgers.extend(ledger.map(|ledger| LedgerSeq(u32::from_be_bytes(ledger))));
+                true
+            })?;
+        }
+        Ok(ledgers)
+    }
+}

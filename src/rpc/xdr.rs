@@ -1,0 +1,44 @@
+//! How XDR is spelled in answers.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use stellar_xdr::{Limits, ReadXdr};
+
+use super::RpcError;
+use crate::decode::DEEPEST;
+
+/// Stack on which whatever the network agreed on is read and spelled, however deeply it nests.
+const STACK: usize = 64 << 20;
+
+/// In standard base64.
+pub(super) fn base64(xdr: &[u8]) -> String {
+    STANDARD.encode(xdr)
+}
+
+/// As the XDR crate's serde implementation spells the type (SEP-51).
+///
+/// # Errors
+/// When it is not XDR of this type, which what was stored always is.
+pub(super) fn json<T: ReadXdr + Serialize>(xdr: &[u8]) -> Result<Box<RawValue>, RpcError> {
+    read(xdr, |value: &T| Ok(to_raw_value(value)?))
+}
+
+/// Reads stored XDR, and has `work` do something with it.
+///
+/// # Errors
+/// As [`json`], and those of `work`.
+pub(super) fn read<T: ReadXdr, R>(
+    xdr: &[u8],
+    work: impl FnOnce(&T) -> Result<R, RpcError>,
+) -> Result<R, RpcError> {
+    stacker::maybe_grow(STACK / 2, STACK, || {
+        let limits = Limits { depth: DEEPEST, len: xdr.len() };
+        let value = T::from_xdr(xdr, limits).map_err(|error| {
+            tracing::error!(%error, "stored XDR cannot be read");
+            RpcError::internal("stored XDR cannot be read: run orrery verify")
+        })?;
+        work(&value)
+    })
+}

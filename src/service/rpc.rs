@@ -1,0 +1,88 @@
+//! JSON-RPC in a running service, and the server to which it hands on what it does not know itself.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde_json::value::RawValue;
+use tokio::sync::OnceCell;
+
+use super::ledgers::indexed_as;
+use super::sources::rpc_settings;
+use super::{Ledgers, ServiceError, unix_now};
+use crate::config::Config;
+use crate::domain::Network;
+use crate::rpc::envelope::Reply;
+use crate::rpc::{Rpc, Settings, Upstream};
+use crate::source::rpc::{Relayed, RpcRelay};
+
+/// Sets JSON-RPC up.
+///
+/// # Errors
+/// [`ServiceError::RpcUpstream`] when the server to which calls are handed on is of another network, or its address is
+/// none. One that cannot be asked is asked again with the first call.
+pub(super) async fn start(ledgers: &Ledgers, config: &Config) -> Result<Arc<Rpc>, ServiceError> {
+    let settings = Settings {
+        retention_window: config.retention.raw_ledgers,
+        indexed_as: indexed_as(config),
+        ..Settings::default()
+    };
+    let rpc = Rpc::new(Arc::clone(ledgers.store()), settings, Arc::new(unix_now));
+    let Some(url) = config.rpc.upstream.given() else { return Ok(Arc::new(rpc)) };
+    let relay = RpcRelay::new(&rpc_settings(url, &config.rpc.upstream_headers))
+        .map_err(|error| ServiceError::RpcUpstream(error.to_string()))?;
+    let network = ledgers.store().network().clone();
+    let upstream = CheckedUpstream { relay, network, is_of_network: OnceCell::new() };
+    match upstream.is_of_network().await {
+        Ok(true) => {}
+        Ok(false) => return Err(ServiceError::RpcUpstream(upstream.is_of_another_network())),
+        Err(reason) => tracing::warn!("calls that are handed on fail as long as {reason}"),
+    }
+    Ok(Arc::new(rpc.with_upstream(Arc::new(upstream))))
+}
+
+/// A server that is asked nothing before it is known to be of this network.
+struct CheckedUpstream {
+    relay: RpcRelay,
+    network: Network,
+    is_of_network: OnceCell<bool>,
+}
+
+impl CheckedUpstream {
+    async fn is_of_network(&self) -> Result<bool, String> {
+        let ask = || async {
+            let passphrase = self.relay.passphrase().await?;
+            Ok(passphrase == self.network.passphrase())
+        };
+        self.is_of_network.get_or_try_init(ask).await.copied()
+    }
+
+    fn is_of_another_network(&self) -> String {
+        format!("{} is of another network than '{}'", self.relay.name(), self.network.passphrase())
+    }
+}
+
+impl Upstream for CheckedUpstream {
+    fn forward<'a>(
+        &'a self,
+        method: &'static str,
+        params: Option<&'a RawValue>,
+    ) -> BoxFuture<'a, Option<Reply>> {
+        async move {
+            let answered = match self.is_of_network().await {
+                Ok(true) => self.relay.call(method, params).await,
+                Ok(false) => Err(self.is_of_another_network()),
+                Err(reason) => Err(reason),
+            };
+            match answered {
+                Ok(Relayed::Result(result)) => Some(Reply::Result(result)),
+                Ok(Relayed::Error(error)) => Some(Reply::OthersError(error)),
+                Err(reason) => {
+                    tracing::warn!(method, "a call was not handed on: {reason}");
+                    None
+                }
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,142 @@
+//! Finding transactions by their hashes: also classic ones, also those of ledgers that the index has not seen yet, and
+//! none whose ledger is gone.
+
+use std::sync::Arc;
+
+use orrery::decode::decode;
+use orrery::domain::{LedgerSeq, Network};
+use orrery::rpc::{Allowed, Params, Rpc, Settings, TransactionHashes};
+use orrery::store::{
+    Consumed, Durability, Extensions, LedgerConsumer, PreparedLedger, Retention, Store,
+};
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::naive;
+use crate::world::{Chain, RAW_KEPT};
+
+struct Found {
+    rpc: Rpc,
+    store: Arc<Store>,
+    network: Network,
+    _directory: TempDir,
+}
+
+impl Found {
+    fn new(network: &Network) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let consumers = vec![TransactionHashes.spec()];
+        let extensions = Extensions { consumers, ..Extensions::default() };
+        let store = Store::open_with(directory.path(), Some(network), extensions).unwrap();
+        let store = Arc::new(store);
+        let rpc = Rpc::new(Arc::clone(&store), Settings::default(), Arc::new(|| 0));
+        Self { rpc, store, network: network.clone(), _directory: directory }
+    }
+
+    fn add(&self, raw: &[u8]) {
+        let view = decode(raw, self.network.id()).unwrap();
+        let prepared = PreparedLedger::new(&view, &RAW_KEPT).unwrap();
+        self.store.commit(prepared, Durability::Synced).unwrap();
+    }
+
+    /// The index sees so many ledgers more.
+    fn see(&self, ledgers: usize) -> Consumed {
+        let name = TransactionHashes.spec().name;
+        let seen = self.store.consume(name, ledgers, |ledger, effects| {
+            TransactionHashes.ledger(&self.store, ledger, effects)
+        });
+        seen.unwrap()
+    }
+
+    fn ledger_of(&self, hash: &str) -> Option<u64> {
+        let params = to_raw_value(&json!({ "hash": hash })).unwrap();
+        let found = self.rpc.call("getTransaction", Params(Some(&params)), Allowed::ANYTHING);
+        let found: Value = serde_json::from_str(found.unwrap().get()).unwrap();
+        let ledger = found["ledger"].as_u64().unwrap();
+        assert!(found["latestLedger"].as_u64() >= Some(ledger));
+        (found["status"] != "NOT_FOUND").then_some(ledger)
+    }
+}
+
+fn hashes(chain: &Chain) -> Vec<(u32, Vec<String>)> {
+    let decoded = chain.ledgers.iter().map(|raw| naive::ledger(raw, &chain.network));
+    decoded
+        .map(|ledger| {
+            let of = |it: &naive::Transaction| [Some(it.hash.clone()), it.inner_hash.clone()];
+            let hashes = ledger.transactions.iter().flat_map(of).flatten();
+            (ledger.sequence, hashes.collect())
+        })
+        .collect()
+}
+
+/// Looks for one of so many transactions: each time some ledgers are decoded whole.
+fn check(chain: &Chain, every: usize) {
+    let found = Found::new(&chain.network);
+    let all = hashes(chain);
+    for (stored, raw) in chain.ledgers.iter().enumerate() {
+        found.add(raw);
+        // It falls behind, but not by more than is looked through.
+        if stored % 7 == 6 {
+            found.see(7);
+        }
+        for (sequence, hashes) in all.iter().skip(stored.saturating_sub(9)).take(12) {
+            let is_stored = *sequence <= all[stored].0;
+            for hash in hashes.iter().step_by(every) {
+                let expected = is_stored.then_some(u64::from(*sequence));
+                assert_eq!(found.ledger_of(hash), expected, "{hash}");
+            }
+        }
+    }
+    while found.see(64) != Consumed::Nothing {}
+    for (sequence, hashes) in &all {
+        for hash in hashes.iter().step_by(every.div_ceil(5)) {
+            assert_eq!(found.ledger_of(hash), Some(u64::from(*sequence)));
+        }
+    }
+    assert_eq!(found.ledger_of(&"ab".repeat(32)), None);
+}
+
+#[test]
+fn every_transaction_is_found_as_soon_as_its_ledger_is_stored() {
+    check(&Chain::made(), 5);
+    if let Some(chain) = Chain::public() {
+        let ledgers = chain.ledgers[..5].to_vec();
+        check(&Chain { ledgers, ..chain }, 300);
+    }
+}
+
+#[test]
+fn what_is_kept_of_ledgers_goes_with_them() {
+    let chain = Chain::made();
+    let found = Found::new(&chain.network);
+    let all = hashes(&chain);
+    let rows = |family: &str| {
+        let view = found.store.consumer_view(TransactionHashes.spec().name).unwrap();
+        let mut rows = 0;
+        view.scan(family, &[], |_, _| {
+            rows += 1;
+            true
+        })
+        .unwrap();
+        rows
+    };
+    for raw in &chain.ledgers {
+        found.add(raw);
+        found.see(1);
+        let retention = Retention { raw_ledgers: Some(10), ..Retention::default() };
+        while !found.store.prune(&retention).unwrap().is_nothing() {}
+    }
+    let first = found.store.first_raw().unwrap().unwrap();
+    assert_eq!(first, LedgerSeq(all[all.len() - 10].0));
+    // One ledger more than is kept, and a ledger that came last is removed with the next one.
+    assert!((10..=11).contains(&rows("ledgers")), "{}", rows("ledgers"));
+    let kept: usize = all[all.len() - 11..].iter().map(|(_, hashes)| hashes.len()).sum();
+    assert!(rows("hashes") <= kept);
+    for (sequence, hashes) in &all {
+        for hash in hashes {
+            let is_kept = *sequence >= first.0;
+            assert_eq!(found.ledger_of(hash), is_kept.then_some(u64::from(*sequence)));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The route of the built binary: how calls, batches and notifications travel, what is refused, and what is handed to
+//! another server.
+
+use std::path::Path;
+
+use orrery::decode::decode;
+use orrery::domain::Network;
+use orrery::store::{Durability, IndexOptions, PreparedLedger, Store};
+use reqwest::Method;
+use reqwest::blocking::Response;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::binary::{Service, orrery, token};
+use crate::common::client::HTTP;
+use crate::common::provider::{Provider, Reply};
+use crate::common::pubnet;
+
+struct Rpc {
+    service: Service,
+    directory: TempDir,
+}
+
+fn fill(directory: &Path) -> Network {
+    let (network, ledgers) = pubnet::made();
+    let store = Store::open(directory, Some(&network)).unwrap();
+    let options = IndexOptions { raw_ledgers: true, ..IndexOptions::default() };
+    for raw in &ledgers {
+        let view = decode(raw, network.id()).unwrap();
+        let prepared = PreparedLedger::new(&view, &options).unwrap();
+        store.commit(prepared, Durability::Deferred).unwrap();
+    }
+    store.flush().unwrap();
+    network
+}
+
+impl Rpc {
+    fn start(settings: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fill(directory.path());
+        let service = Service::start_with(directory.path(), settings);
+        Self { service, directory }
+    }
+
+    fn url(&self) -> String {
+        format!("{}/rpc", self.service.base)
+    }
+
+    fn post(&self, content_type: &str, body: impl Into<Vec<u8>>) -> Response {
+        let request = HTTP.post(self.url()).header("content-type", content_type);
+        request.body(body.into()).send().unwrap()
+    }
+
+    /// Status and body of the answer to a JSON document.
+    fn send(&self, body: &Value) -> (u16, Value) {
+        let answer = self.post("application/json", body.to_string());
+        let status = answer.status().as_u16();
+        let text = answer.text().unwrap();
+        (status, if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() })
+    }
+
+    fn call(&self, method: &str, params: &Value) -> Value {
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let (status, answer) = self.send(&call);
+        assert_eq!(status, 200, "{answer}");
+        answer
+    }
+}
+
+#[test]
+fn calls_travel_as_json_rpc_says() {
+    let rpc = Rpc::start(&[]);
+    let call = |id: Value, method: &str| json!({ "jsonrpc": "2.0", "id": id, "method": method });
+    for id in [json!("a"), json!(7), json!(1.5), json!("")] {
+        let (status, answer) = rpc.send(&call(id.clone(), "getLatestLedger"));
+        assert_eq!((status, &answer["id"], &answer["jsonrpc"]), (200, &id, &json!("2.0")));
+        assert_eq!(answer["result"]["sequence"], 61);
+        assert!(answer.get("error").is_none());
+    }
+    for url in [rpc.url(), format!("{}/", rpc.url())] {
+        let body = call(json!(1), "getNetwork").to_string();
+        let answer =
+            HTTP.post(url).header("content-type", "application/json; charset=utf-8").body(body);
+        let answer = answer.send().unwrap();
+        assert_eq!(answer.headers()["accept-post"], "application/json");
+        assert_eq!(answer.headers()["access-control-allow-origin"], "*");
+        let answer: Value = answer.json().unwrap();
+        assert_eq!(answer["result"]["passphrase"], "Standalone Network ; February 2017");
+    }
+    // Nobody waits for an answer.
+    let mut silent = call(json!(null), "getNetwork");
+    assert_eq!(rpc.send(&silent), (204, Value::Null));
+    silent.as_object_mut().unwrap().remove("id");
+    assert_eq!(rpc.send(&silent), (204, Value::Null));
+    assert_eq!(rpc.send(&json!([silent, silent])), (204, Value::Null));
+    assert_eq!(rpc.send(&json!([])), (204, Value::Null));
+    let (status, answers) =
+        rpc.send(&json!([call(json!(1), "getNetwork"), silent, 5, call(json!("x"), "none")]));
+    assert_eq!(status, 200);
+    let ids: Vec<_> =
+        answers.as_array().unwrap().iter().map(|answer| answer["id"].clone()).collect();
+    assert_eq!(ids, [json!(1), json!(null), json!("x")]);
+    assert_eq!(answers[1]["error"]["code"], -32700);
+    assert_eq!(
+        answers[2]["error"],
+        json!({ "code": -32601, "message": "method not found", "data": "none" })
+    );
+    let many = |count: usize| json!(vec![call(json!(1), "getNetwork"); count]);
+    assert_eq!(rpc.send(&many(50)).1.as_array().unwrap().len(), 50);
+    assert_eq!(rpc.send(&many(51)).1["error"]["code"], -32600);
+}
+
+#[test]
+fn what_is_no_call_is_refused_as_the_reference_refuses_it() {
+    let rpc = Rpc::start(&[]);
+    let cases = [
+        (json!(5), -32700, "request is not a JSON object", json!(null)),
+        (json!({ "id": 1, "method": "getNetwork" }), -32600, "invalid version marker", json!(1)),
+        (
+            json!({ "jsonrpc": "1.0", "id": 1, "method": "getNetwork" }),
+            -32600,
+            "invalid version marker",
+            json!(1),
+        ),
+        (
+            json!({ "jsonrpc": 2, "id": 1, "method": "getNetwork" }),
+            -32700,
+            "invalid version key",
+            json!(1),
+        ),
+        (
+            json!({ "jsonrpc": "2.0", "id": {}, "method": "x" }),
+            -32600,
+            "invalid request ID",
+            json!(null),
+        ),
+        (json!({ "jsonrpc": "2.0", "id": 1 }), -32600, "empty method name", json!(1)),
+        (json!({ "jsonrpc": "2.0", "id": 1, "method": "" }), -32600, "empty method name", json!(1)),
+        (
+            json!({ "jsonrpc": "2.0", "id": 1, "method": 7 }),
+            -32700,
+            "invalid method name",
+            json!(1),
+        ),
+        (
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "x", "params": 7 }),
+            -32600,
+            "parameters must be array or object",
+            json!(1),
+        ),
+        (
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "x", "extra": 7 }),
+            -32600,
+            "extra fields in request",
+            json!(1),
+        ),
+        (
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "x", "result": 7 }),
+            -32600,
+            "mixed request and reply fields",
+            json!(1),
+        ),
+    ];
+    for (body, code, message, id) in cases {
+        let (status, answer) = rpc.send(&body);
+        assert_eq!(status, 200, "{body}");
+        assert_eq!(
+            (&answer["error"]["code"], &answer["error"]["message"]),
+            (&json!(code), &json!(message)),
+            "{body}"
+        );
+        assert_eq!(answer["id"], id, "{body}");
+    }
+    let not_json = rpc.post("application/json", "{");
+    assert_eq!(not_json.status(), 200);
+    assert_eq!(not_json.json::<Value>().unwrap()["error"]["code"], -32700);
+    for content_type in ["text/plain", "application/json; charset=latin1", ""] {
+        let answer = rpc.post(content_type, "{}");
+        assert_eq!(answer.status(), 415, "{content_type}");
+        assert_eq!(answer.text().unwrap(), "content-type must be application/json");
+    }
+    for method in [Method::GET, Method::PUT, Method::DELETE] {
+        let answer = HTTP.request(method, rpc.url()).send().unwrap();
+        assert_eq!((answer.status().as_u16(), answer.text().unwrap().as_str()), (405, ""));
+    }
+    let long = rpc.post("application/json", vec![b' '; (512 << 10) + 1]);
+    assert_eq!(long.status(), 413);
+    assert!(long.json::<Value>().unwrap()["error"]["message"].is_string());
+    let preflight = HTTP
+        .request(Method::OPTIONS, rpc.url())
+        .header("origin", "https://app.example.org")
+        .header("access-control-request-method", "POST")
+        .header("access-control-request-headers", "content-type,x-client-name,x-client-version");
+    let preflight = preflight.send().unwrap();
+    assert_eq!(preflight.status(), 204);
+    let allowed = preflight.headers()["access-control-allow-headers"].to_str().unwrap();
+    assert!(allowed.contains("x-client-name"), "{allowed}");
+}
+
+#[test]
+fn the_operator_may_ask_for_tokens_and_limit_rates() {
+    let rpc = Rpc::start(&[("ORRERY_RPC_REQUIRE_TOKEN", "true")]);
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "getNetwork" }).to_string();
+    let request =
+        || HTTP.post(rpc.url()).header("content-type", "application/json").body(body.clone());
+    let refused = request().send().unwrap();
+    assert_eq!(refused.status(), 401);
+    assert!(
+        refused.json::<Value>().unwrap()["error"]["message"].as_str().unwrap().contains("token")
+    );
+    let token = token(rpc.directory.path(), "ana");
+    let answer: Value = request().bearer_auth(token).send().unwrap().json().unwrap();
+    assert!(answer["result"]["passphrase"].is_string());
+
+    let limits = [("ORRERY_LIMITS_REQUESTS_PER_SECOND", "1"), ("ORRERY_LIMITS_BURST", "20")];
+    let rpc = Rpc::start(&limits);
+    let one = json!({ "jsonrpc": "2.0", "id": 1, "method": "getNetwork" });
+    // Each call of a batch counts.
+    assert_eq!(rpc.send(&json!(vec![&one; 15])).0, 200);
+    let (status, answer) = rpc.send(&json!(vec![&one; 15]));
+    assert_eq!(status, 429, "{answer}");
+    assert!(answer["error"]["message"].is_string());
+}
+
+/// A server that answers `getNetwork` for a network, and everything else with what it was sent.
+fn upstream(passphrase: &'static str) -> Provider {
+    Provider::start(move |question| {
+        let call: Value = serde_json::from_slice(&question.body).unwrap();
+        let answer = match call["method"].as_str().unwrap() {
+            "getNetwork" => {
+                json!({ "result": { "passphrase": passphrase, "protocolVersion": 23 } })
+            }
+            "sendTransaction" => {
+                json!({ "error": { "code": -32602, "message": "invalid_xdr", "data": { "a": 1 } } })
+            }
+            method => json!({ "result": { "method": method, "params": call["params"] } }),
+        };
+        let mut whole = json!({ "jsonrpc": "2.0", "id": call["id"] });
+        whole.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
+        Reply::json(&whole)
+    })
+}
+
+#[test]
+fn what_needs_the_state_of_the_ledger_is_handed_on_unchanged() {
+    let other = upstream("Standalone Network ; February 2017");
+    let rpc = Rpc::start(&[("ORRERY_RPC_UPSTREAM", &other.url("/key"))]);
+    let params = json!({ "transaction": "AAAA", "useUpgradedAuth": true, "other": [1, null] });
+    for method in ["simulateTransaction", "getLedgerEntries"] {
+        let answer = rpc.call(method, &params);
+        assert_eq!(answer["result"], json!({ "method": method, "params": params }));
+    }
+    let refused = rpc.call("sendTransaction", &params);
+    let error = json!({ "code": -32602, "message": "invalid_xdr", "data": { "a": 1 } });
+    assert_eq!(refused["error"], error);
+    drop(other);
+    let gone = rpc.call("getLedgerEntries", &json!({ "keys": [] }));
+    assert_eq!(gone["error"], json!({ "code": -32603, "message": "upstream rpc unavailable" }));
+    assert!(rpc.call("getNetwork", &json!(null))["result"].is_object());
+
+    let alone = Rpc::start(&[]);
+    let error = alone.call("simulateTransaction", &params)["error"]["message"].to_string();
+    assert!(error.contains("[rpc] upstream"), "{error}");
+}
+
+#[test]
+fn an_upstream_of_another_network_is_refused_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    let other = upstream("Test SDF Network ; September 2015");
+    let ended = orrery()
+        .args(["serve", "--listen", "127.0.0.1:0", "--no-source", "--data-dir"])
+        .arg(directory.path())
+        .env("ORRERY_RPC_UPSTREAM", other.url("/"))
+        .output()
+        .unwrap();
+    assert!(!ended.status.success());
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(
+        said.contains("rpc.upstream cannot be used") && said.contains("another network"),
+        "{said}"
+    );
+}

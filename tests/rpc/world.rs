@@ -1,0 +1,135 @@
+//! Chains of recorded and made ledgers, stores that hold them, and calls on them.
+
+use std::sync::Arc;
+
+use orrery::decode::decode;
+use orrery::domain::Network;
+use orrery::rpc::{Allowed, Params, Rpc, Settings};
+use orrery::store::{Durability, IndexOptions, PreparedLedger, Store};
+use serde_json::Value;
+use serde_json::value::to_raw_value;
+use tempfile::TempDir;
+
+use crate::common::pubnet;
+use crate::fixtures;
+
+/// Of recorded chains, one of so many is looked at in the short form of the tests.
+const SAMPLED: usize = 9;
+
+/// What is stored unless a test says otherwise.
+pub const RAW_KEPT: IndexOptions =
+    IndexOptions { classic_events: false, fee_events: false, raw_ledgers: true, contracts: None };
+
+/// Ledgers that follow each other.
+pub struct Chain {
+    pub name: String,
+    pub network: Network,
+    /// `LedgerCloseMeta`s.
+    pub ledgers: Vec<Vec<u8>>,
+}
+
+impl Chain {
+    /// Made ledgers.
+    pub fn made() -> Self {
+        let (network, ledgers) = pubnet::made();
+        Self { name: "made".to_owned(), network, ledgers }
+    }
+
+    /// Consecutive ledgers of the public network, where they are at hand.
+    pub fn public() -> Option<Self> {
+        let ledgers = pubnet::ledgers()?;
+        Some(Self { name: "public".to_owned(), network: pubnet::network(), ledgers })
+    }
+}
+
+/// Has a look at every recorded chain: those of the public networks, and some of the unit tests of a core.
+pub fn each_recorded(mut look: impl FnMut(&Chain)) {
+    let Some(folder) = fixtures::folder() else { return };
+    let mut chain: Option<Chain> = None;
+    let mut last = None;
+    for (number, name) in fixtures::files(&folder).iter().enumerate() {
+        let is_public = name.starts_with("pubnet") || name.starts_with("testnet");
+        // The lake holds the public ledgers once more.
+        let is_wanted = fixtures::full_size() || is_public || number % SAMPLED == 0;
+        if name.starts_with("lake") || name.starts_with("synthetic/galexie") || !is_wanted {
+            continue;
+        }
+        let fixture = fixtures::load(&folder, name);
+        for raw in fixture.ledgers {
+            let header = orrery::decode::header(&raw).unwrap();
+            let (hash, before) = (header.hash, header.previous_hash);
+            match &mut chain {
+                Some(chain) if last == Some(before) => chain.ledgers.push(raw),
+                _ => {
+                    let (name, network) = (fixture.name.clone(), fixture.network.clone());
+                    let begun = Chain { name, network, ledgers: vec![raw] };
+                    if let Some(done) = chain.replace(begun) {
+                        look(&done);
+                    }
+                }
+            }
+            last = Some(hash);
+        }
+    }
+    if let Some(done) = chain {
+        look(&done);
+    }
+}
+
+/// A store and what answers from it.
+pub struct World {
+    pub rpc: Rpc,
+    pub store: Arc<Store>,
+    network: Network,
+    options: IndexOptions,
+    _directory: TempDir,
+}
+
+impl World {
+    /// A store without ledgers.
+    pub fn empty(network: &Network) -> Self {
+        Self::with(network, RAW_KEPT, Settings::default(), 0)
+    }
+
+    /// The same, with settings and a clock that stands still.
+    pub fn with(network: &Network, options: IndexOptions, settings: Settings, now: u64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(directory.path(), Some(network)).unwrap());
+        let rpc = Rpc::new(Arc::clone(&store), settings, Arc::new(move || now));
+        Self { rpc, store, network: network.clone(), options, _directory: directory }
+    }
+
+    /// A store with the ledgers of a chain.
+    pub fn of(chain: &Chain) -> Self {
+        let world = Self::empty(&chain.network);
+        world.add(&chain.ledgers);
+        world
+    }
+
+    pub fn add(&self, ledgers: &[Vec<u8>]) {
+        for raw in ledgers {
+            let view = decode(raw, self.network.id()).unwrap();
+            let prepared = PreparedLedger::new(&view, &self.options).unwrap();
+            self.store.commit(prepared, Durability::Deferred).unwrap();
+        }
+        self.store.flush().unwrap();
+    }
+
+    pub fn call(&self, method: &str, params: &Value) -> Result<Value, Value> {
+        self.call_within(method, params, Allowed::ANYTHING)
+    }
+
+    /// The result, or the error object.
+    pub fn call_within(
+        &self,
+        method: &str,
+        params: &Value,
+        allowed: Allowed<'_>,
+    ) -> Result<Value, Value> {
+        let params = to_raw_value(params).unwrap();
+        match self.rpc.call(method, Params(Some(&params)), allowed) {
+            Ok(result) => Ok(serde_json::from_str(result.get()).unwrap()),
+            Err(error) => Err(serde_json::to_value(&error).unwrap()),
+        }
+    }
+}
