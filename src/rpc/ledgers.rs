@@ -9,7 +9,7 @@ use stellar_xdr::{LedgerCloseMeta, LedgerHeaderHistoryEntry};
 use super::params::{FromLedger, XdrFormat};
 use super::range::{Needed, Range};
 use super::{Allowed, MOST_ANSWERED, Outcome, Params, Rpc, RpcError, not_readable, result, xdr};
-use crate::decode::{LedgerView, decode};
+use crate::decode::{HeaderView, LedgerView, decode, header};
 use crate::domain::LedgerSeq;
 
 /// Ledgers of a page unless it says otherwise.
@@ -130,44 +130,48 @@ impl Rpc {
     }
 
     fn shown(&self, sequence: LedgerSeq, format: XdrFormat) -> Result<Ledger, RpcError> {
-        self.with_ledger(sequence, |ledger| {
-            let header = header_entry(ledger);
-            let (mut shown, of_json) = (
-                Ledger {
-                    hash: ledger.header.hash.to_string(),
-                    sequence: sequence.0,
-                    ledger_close_time: ledger.header.close_time.to_string(),
-                    header_xdr: String::new(),
-                    header_json: None,
-                    metadata_xdr: String::new(),
-                    metadata_json: None,
-                },
-                format == XdrFormat::Json,
-            );
-            if of_json {
-                shown.header_json = Some(xdr::json::<LedgerHeaderHistoryEntry>(&header)?);
-                shown.metadata_json = Some(xdr::json::<LedgerCloseMeta>(ledger.raw)?);
-            } else {
-                shown.header_xdr = xdr::base64(&header);
-                shown.metadata_xdr = xdr::base64(ledger.raw);
+        let raw = self.raw(sequence)?;
+        let header = header(&raw).map_err(|error| not_readable(sequence, &error))?;
+        let entry = header_entry(&header);
+        let mut shown = Ledger {
+            hash: header.hash.to_string(),
+            sequence: sequence.0,
+            ledger_close_time: header.close_time.to_string(),
+            header_xdr: String::new(),
+            header_json: None,
+            metadata_xdr: String::new(),
+            metadata_json: None,
+        };
+        match format {
+            XdrFormat::Base64 => {
+                shown.header_xdr = xdr::base64(&entry);
+                shown.metadata_xdr = xdr::base64(&raw);
             }
-            Ok(shown)
-        })
+            XdrFormat::Json => {
+                shown.header_json = Some(xdr::json::<LedgerHeaderHistoryEntry>(&entry)?);
+                shown.metadata_json = Some(xdr::json::<LedgerCloseMeta>(&raw)?);
+            }
+        }
+        Ok(shown)
     }
 
     pub(super) fn get_latest_ledger(&self, _: Params<'_>, _: Allowed<'_>) -> Outcome {
         let latest = self.range(Needed::RawLedger)?.latest;
-        let shown = self.with_ledger(latest, |ledger| {
-            Ok(Latest {
-                id: ledger.header.hash.to_string(),
-                protocol_version: ledger.header.protocol,
-                sequence: latest.0,
-                close_time: ledger.header.close_time.to_string(),
-                header_xdr: xdr::base64(ledger.header.xdr),
-                metadata_xdr: xdr::base64(ledger.raw),
-            })
-        })?;
-        result(&shown)
+        let raw = self.raw(latest)?;
+        let header = header(&raw).map_err(|error| not_readable(latest, &error))?;
+        result(&Latest {
+            id: header.hash.to_string(),
+            protocol_version: header.protocol,
+            sequence: latest.0,
+            close_time: header.close_time.to_string(),
+            header_xdr: xdr::base64(header.xdr),
+            metadata_xdr: xdr::base64(&raw),
+        })
+    }
+
+    /// The `LedgerCloseMeta` of a ledger.
+    fn raw(&self, sequence: LedgerSeq) -> Result<Vec<u8>, RpcError> {
+        self.store.raw_ledger(sequence)?.ok_or_else(|| no_metadata(sequence))
     }
 
     /// Reads a ledger whose raw form is stored.
@@ -176,7 +180,7 @@ impl Rpc {
         sequence: LedgerSeq,
         read: impl FnOnce(&LedgerView<'_>) -> Result<T, RpcError>,
     ) -> Result<T, RpcError> {
-        let raw = self.store.raw_ledger(sequence)?.ok_or_else(|| no_metadata(sequence))?;
+        let raw = self.raw(sequence)?;
         let ledger = decode(&raw, self.store.network().id())
             .map_err(|error| not_readable(sequence, &error))?;
         read(&ledger)
@@ -207,8 +211,8 @@ fn behind(cursor: &str, range: &Range) -> Result<LedgerSeq, RpcError> {
 }
 
 /// XDR `LedgerHeaderHistoryEntry`: hash, header, and an extension that is empty in all there are.
-fn header_entry(ledger: &LedgerView<'_>) -> Vec<u8> {
-    [ledger.header.hash.as_bytes().as_slice(), ledger.header.xdr, &[0; 4]].concat()
+fn header_entry(header: &HeaderView<'_>) -> Vec<u8> {
+    [header.hash.as_bytes().as_slice(), header.xdr, &[0; 4]].concat()
 }
 
 impl Ledger {
