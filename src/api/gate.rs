@@ -288,7 +288,7 @@ impl Gate {
                 let call = Call { reading: Some(&reading), ..call };
                 let outcome = handler(deps, &call).await.map(finished);
                 holding.bytes = Some(share.into_inner());
-                self.take_answer(holding, identity, outcome?)
+                outcome
             }
             Work::Metrics => {
                 let made = self.metrics.get(&self.deps, &self.budgets, wants_gzip);

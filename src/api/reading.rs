@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use super::ApiError;
 use super::allowance::{Allowance, ScanLimits};
 use super::blocking::Watch;
-use super::budgets::{Budgets, place};
+use super::budgets::{Budgets, place, refused};
 use super::client::Client;
 use crate::budget::{Holder, Share};
 
@@ -35,6 +35,18 @@ impl Reading<'_> {
         let mut share = self.share.lock();
         let allowance = Allowance::new(self.limits, self.client, &mut share);
         Ok(self.watch.during(|| work(&allowance)))
+    }
+
+    /// Has the request's share cover so many bytes before they are there.
+    ///
+    /// # Errors
+    /// When there are none left for it.
+    pub(super) fn hold(&self, bytes: usize) -> Result<(), ApiError> {
+        let (mut share, bytes) = (self.share.lock(), bytes as u64);
+        match bytes > share.amount() {
+            true => share.grow_to(bytes).map_err(|refusal| refused(refusal, "bytes")),
+            false => Ok(()),
+        }
     }
 
     /// Counts so many requests more against the rate limit.

@@ -117,7 +117,7 @@ pub(super) enum Work {
 /// Answers one request from what it is given; runs on a reader's thread when it reads the store.
 pub(super) type Handler<Source> = fn(&Source, &Call<'_>) -> Result<Answer, ApiError>;
 
-/// Answers one request when what it waits for is there.
+/// Answers one request when what it waits for is there. It has its share of bytes cover the answer ([`Reading::hold`]).
 pub(super) type AsyncHandler =
     for<'a> fn(&'a Deps, &'a Call<'a>) -> BoxFuture<'a, Result<Answer, ApiError>>;
 

@@ -2,7 +2,7 @@
 //! `crate::rpc`'s.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -15,7 +15,7 @@ use super::route::{Access, Call as HttpCall, Route, Work};
 use super::{ApiError, Deps, error};
 use crate::auth::{Area, Right, Scope};
 use crate::rpc::envelope::{Call, Reply, Request, answer_to_nobody};
-use crate::rpc::{Allowed, Params, Rpc, RpcError};
+use crate::rpc::{Allowed, Forwarding, LONGEST_ANSWER, Params, Rpc, RpcError};
 use crate::store::Bounds;
 
 /// Bytes of the largest body, as in Stellar RPC.
@@ -24,6 +24,10 @@ const LARGEST_BODY: usize = 512 << 10;
 const MOST_CALLS: usize = 50;
 /// All calls of a batch together may take so many times as long as one of them.
 const BATCH_TIMES: u32 = 5;
+/// How long the calls of a batch go on being handed to another server.
+const HANDED_ON_FOR: Duration = Duration::from_secs(30);
+/// Bytes of answers after which the other calls of a batch are refused.
+const MOST_OF_BATCH: usize = 8 << 20;
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
@@ -135,17 +139,39 @@ impl<'a> Calls<'a> {
 
     /// The answer to a call; none when nobody waits for one.
     async fn answer(&self, call: &Call<'_>) -> Result<Option<Vec<u8>>, ApiError> {
+        if self.http.is_abandoned() {
+            return Err(ApiError::HungUp);
+        }
         let reply = match &call.content {
             Err(error) => Reply::Error(error.clone()),
+            Ok(_) if self.answers.len() > MOST_OF_BATCH => {
+                Reply::Error(RpcError::internal("the answers before are long: send it by itself"))
+            }
             Ok((method, params)) => match self.rpc.forwarded(method) {
-                Some(forwarding) => forwarding.forward(*params).await,
+                Some(forwarding) => self.handed_on(&forwarding, *params).await?,
                 None => self.native(method, *params).await?,
             },
         };
         if call.is_notification() {
             return Ok(None);
         }
-        call.answer(&reply).map(Some).map_err(unspelled)
+        let answer = call.answer(&reply).map_err(unspelled)?;
+        self.reading.hold(self.answers.len() + answer.len())?;
+        Ok(Some(answer))
+    }
+
+    /// What another server answers to a call. Its bytes are taken before it is asked: who waits for long answers of a
+    /// slow server has few of them at a time.
+    async fn handed_on(
+        &self,
+        forwarding: &Forwarding<'_>,
+        params: Params<'_>,
+    ) -> Result<Reply, ApiError> {
+        if self.http.waiting.is_some_and(|waiting| waiting.elapsed() >= HANDED_ON_FOR) {
+            return Ok(Reply::Error(RpcError::too_expensive()));
+        }
+        self.reading.hold(self.answers.len() + LONGEST_ANSWER)?;
+        Ok(forwarding.forward(params).await)
     }
 
     /// Answers a call from the store.

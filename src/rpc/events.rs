@@ -170,7 +170,7 @@ impl Rpc {
             limit,
             selections: &selections,
         };
-        let Events { events, end } = self.find(&wanted, allowed)?;
+        let Events { events, end } = self.find_to_show(&wanted, format, allowed)?;
         let cursor = match (end, events.last()) {
             (End::Full, Some(event)) => event.id,
             (End::Behind(id), _) => id,

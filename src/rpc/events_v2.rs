@@ -188,7 +188,7 @@ impl Rpc {
                 limit,
                 selections: &selections,
             };
-            let Events { events: found, end } = self.find(&wanted, allowed)?;
+            let Events { events: found, end } = self.find_to_show(&wanted, format, allowed)?;
             match (end, found.last()) {
                 (End::Full, Some(event)) => scan.behind = Some(event.id),
                 (End::Behind(id), _) => scan.behind = Some(id),

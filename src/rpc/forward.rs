@@ -12,9 +12,13 @@ use super::{Params, Rpc, RpcError};
 /// The methods that are handed on.
 const METHODS: [&str; 3] = ["getLedgerEntries", "simulateTransaction", "sendTransaction"];
 
+/// Bytes of the longest answer that is handed on: Stellar's command line takes no longer ones.
+pub const LONGEST_ANSWER: usize = 10 << 20;
+
 /// Another server that answers calls.
 pub trait Upstream: Send + Sync {
-    /// Hands on a call with all its parameters, under an id of its own. None when there is no answer.
+    /// Hands on a call with all its parameters, under an id of its own. None when there is no answer of at most
+    /// [`LONGEST_ANSWER`] bytes within half a minute.
     fn forward<'a>(
         &'a self,
         method: &'static str,

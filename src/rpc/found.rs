@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
 use super::numbers::Numbers;
+use super::params::XdrFormat;
 use super::{Allowed, Rpc, RpcError};
 use crate::decode::EventType;
 use crate::domain::{ContractId, Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId};
 use crate::store::{Bounds, EventQuery, EventRecord, LedgerRow, StoreError, TopicFilter};
+
+/// How many times as long as base64 values may be as JSON: a map from nothing to nothing is 28 characters for 8 bytes.
+const JSON_LONGER: usize = 3;
 
 /// Some of the events: all conditions that are given hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -183,15 +187,29 @@ impl Found {
 }
 
 impl Rpc {
+    /// The events that are wanted, so many as are shown in this form.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub(super) fn find_to_show(
+        &self,
+        wanted: &Wanted<'_>,
+        format: XdrFormat,
+        allowed: Allowed<'_>,
+    ) -> Result<Events, RpcError> {
+        let times = match format {
+            XdrFormat::Base64 => 1,
+            XdrFormat::Json => JSON_LONGER,
+        };
+        let goes_on = |bytes: usize| (allowed.goes_on)(bytes * times);
+        self.find(wanted, Allowed { goes_on: &goes_on, ..allowed })
+    }
+
     /// The events that are wanted, in the order of the chain.
     ///
     /// # Errors
     /// What the store says, and when not one ledger can be looked at for what a call may cost.
-    pub(super) fn find(
-        &self,
-        wanted: &Wanted<'_>,
-        allowed: Allowed<'_>,
-    ) -> Result<Events, RpcError> {
+    fn find(&self, wanted: &Wanted<'_>, allowed: Allowed<'_>) -> Result<Events, RpcError> {
         let mut pieces = self.store.pieces(wanted.ledgers);
         if wanted.direction == Direction::NewestFirst {
             pieces.reverse();
@@ -202,6 +220,10 @@ impl Rpc {
         let mut events: Vec<Found> = Vec::new();
         let mut bytes = 0;
         for piece in pieces {
+            // Each piece brings one event at least.
+            if !events.is_empty() && (allowed.goes_on)(bytes).is_break() {
+                return self.unless_removed(wanted, Events { events, end: End::Full });
+            }
             let goes_on = |more: usize| (allowed.goes_on)(bytes + more);
             let mut gathered = Gathered {
                 direction: wanted.direction,
@@ -233,13 +255,24 @@ impl Rpc {
                         End::Behind(last)
                     }
                 };
-                return Ok(Events { events, end });
+                return self.unless_removed(wanted, Events { events, end });
             }
             if events.len() == wanted.limit {
-                return Ok(Events { events, end: End::Full });
+                return self.unless_removed(wanted, Events { events, end: End::Full });
             }
         }
-        Ok(Events { events, end: End::All })
+        self.unless_removed(wanted, Events { events, end: End::All })
+    }
+
+    /// What was found, unless retention has removed some of what was looked for meanwhile.
+    fn unless_removed(&self, wanted: &Wanted<'_>, found: Events) -> Result<Events, RpcError> {
+        let kept_from = self.store.ends().events_from;
+        match wanted.ledgers.is_empty() || kept_from <= wanted.ledgers.first {
+            true => Ok(found),
+            false => Err(RpcError::internal(format!(
+                "events before ledger {kept_from} were removed while they were read: try again"
+            ))),
+        }
     }
 
     /// Looks for the events of a piece through each selection's index.

@@ -180,10 +180,19 @@ impl Rpc {
         sequence: LedgerSeq,
         read: impl FnOnce(&LedgerView<'_>) -> Result<T, RpcError>,
     ) -> Result<T, RpcError> {
-        let raw = self.raw(sequence)?;
+        self.with_ledger_if_kept(sequence, read)?.ok_or_else(|| no_metadata(sequence))
+    }
+
+    /// Reads a ledger, if its raw form is stored.
+    pub(super) fn with_ledger_if_kept<T>(
+        &self,
+        sequence: LedgerSeq,
+        read: impl FnOnce(&LedgerView<'_>) -> Result<T, RpcError>,
+    ) -> Result<Option<T>, RpcError> {
+        let Some(raw) = self.store.raw_ledger(sequence)? else { return Ok(None) };
         let ledger = decode(&raw, self.store.network().id())
             .map_err(|error| not_readable(sequence, &error))?;
-        read(&ledger)
+        read(&ledger).map(Some)
     }
 }
 

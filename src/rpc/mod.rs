@@ -27,7 +27,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 pub use error::{Code, RpcError};
-pub use forward::{Forwarding, Upstream};
+pub use forward::{Forwarding, LONGEST_ANSWER, Upstream};
 pub use params::Params;
 pub use transaction_hashes::TransactionHashes;
 
@@ -130,7 +130,8 @@ impl Rpc {
     /// What the caller is told.
     pub fn call(&self, method: &str, params: Params<'_>, allowed: Allowed<'_>) -> Outcome {
         match METHODS.iter().find(|(name, _)| *name == method) {
-            Some((_, answer)) => answer(self, params, allowed),
+            // One for the whole call: a new one for each value would cost more than reading it.
+            Some((_, answer)) => xdr::with_stack(|| answer(self, params, allowed)),
             None => Err(RpcError::method_not_found(method)),
         }
     }

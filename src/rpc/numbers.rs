@@ -4,10 +4,10 @@
 use std::ops::ControlFlow;
 
 use super::found::Found;
-use super::{Rpc, RpcError, not_readable};
-use crate::decode::{EventView, LedgerView, Placement, decode};
+use super::{Rpc, RpcError};
+use crate::decode::{EventView, LedgerView, Placement};
 use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId, TxHash};
-use crate::store::{EventQuery, EventRecord, StoreError, TopicFilter};
+use crate::store::{Bounds, EventQuery, EventRecord, StoreError, TopicFilter};
 
 /// Numbers of events, ledger by ledger.
 pub(super) struct Numbers<'s> {
@@ -57,18 +57,19 @@ impl<'s> Numbers<'s> {
             let id = RpcEventId::new(event.ledger.0, event.application_order, 0, event_index);
             return Ok(Numbered { id, successful: true });
         }
-        let of_ledger = self.of_ledger(event.ledger)?;
-        let place = event.id.0.checked_sub(of_ledger.first.0);
-        let found = place.and_then(|place| of_ledger.events.get(usize::try_from(place).ok()?));
-        found.copied().ok_or_else(|| not_its_own(event.ledger))
+        self.numbered(event.ledger, event.id)
     }
 
     /// The number of a stored event.
     pub(super) fn at(&mut self, ledger: LedgerSeq, id: EventId) -> Result<RpcEventId, RpcError> {
-        let of_ledger = self.of_ledger(ledger)?;
-        let place = id.0.checked_sub(of_ledger.first.0);
-        let found = place.and_then(|place| of_ledger.events.get(usize::try_from(place).ok()?));
-        found.map(|event| event.id).ok_or_else(|| not_its_own(ledger))
+        self.numbered(ledger, id).map(|event| event.id)
+    }
+
+    fn numbered(&mut self, ledger: LedgerSeq, id: EventId) -> Result<Numbered, RpcError> {
+        let OfLedger { first, events } = self.of_ledger(ledger)?;
+        let place = id.0.checked_sub(first.0).and_then(|place| usize::try_from(place).ok());
+        let found = place.and_then(|place| events.get(place));
+        found.copied().ok_or_else(|| not_its_own(ledger))
     }
 
     /// The row id behind which, in this direction, all events are behind an id; none when all events of its ledger are.
@@ -103,12 +104,9 @@ impl Rpc {
     fn numbers_of(&self, ledger: LedgerSeq) -> Result<OfLedger, RpcError> {
         let row = self.store.ledger(ledger)?.ok_or(StoreError::Missing(ledger))?;
         let first = row.first_event;
-        let events = match self.store.raw_ledger(ledger)? {
-            Some(raw) => {
-                let view = decode(&raw, self.store.network().id())
-                    .map_err(|error| not_readable(ledger, &error))?;
-                self.numbers_in(ledger, &view)?
-            }
+        let of_raw = self.with_ledger_if_kept(ledger, |view| self.numbers_in(ledger, view))?;
+        let events = match of_raw {
+            Some(events) => events,
             // What was left out would have had a number.
             None if row.indexed_as.listed_contracts => {
                 let why = format!(
@@ -175,7 +173,7 @@ impl Rpc {
         let ledgers = Some(LedgerRange { first: ledger, last: ledger });
         let query =
             EventQuery { ledgers, contracts: Vec::new(), topics: TopicFilter::default(), page };
-        self.store.events_within(&query, crate::store::Bounds::NONE, visit)?;
+        self.store.events_within(&query, Bounds::NONE, visit)?;
         Ok(())
     }
 }

@@ -38,7 +38,8 @@ impl Rpc {
     /// # Errors
     /// What the store says.
     pub(super) fn stored(&self, needed: Needed) -> Result<Option<Range>, RpcError> {
-        let Some(latest) = self.store.ends().latest else { return Ok(None) };
+        let ends = self.store.ends();
+        let Some(latest) = ends.latest else { return Ok(None) };
         let Some(range) = self.store.range_of(latest) else { return Ok(None) };
         let floor = match needed {
             Needed::Header => range.first,
@@ -46,7 +47,7 @@ impl Rpc {
                 Some(first) => first,
                 None => return Ok(None),
             },
-            Needed::Events => self.store.status().totals.events_from,
+            Needed::Events => ends.events_from,
         };
         let oldest = range.first.max(floor);
         if oldest > latest {

@@ -370,17 +370,14 @@ impl Rpc {
         format: XdrFormat,
     ) -> Result<Option<Transaction>, RpcError> {
         for ledger in self.ledgers_of_transaction(hash)? {
-            if self.store.raw_ledger(ledger)?.is_none() {
-                continue;
-            }
-            let found = self.with_ledger(ledger, |ledger| {
+            let found = self.with_ledger_if_kept(ledger, |ledger| {
                 let is_it =
                     |it: &&TransactionView<'_>| it.hash == *hash || it.inner_hash == Some(*hash);
                 let found = ledger.transactions.iter().find(is_it);
                 found.map(|it| Transaction::of(ledger, it, format)).transpose()
             })?;
-            if found.is_some() {
-                return Ok(found);
+            if let Some(found) = found.flatten() {
+                return Ok(Some(found));
             }
         }
         Ok(None)

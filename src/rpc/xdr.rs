@@ -33,7 +33,7 @@ pub(super) fn read<T: ReadXdr, R>(
     xdr: &[u8],
     work: impl FnOnce(&T) -> Result<R, RpcError>,
 ) -> Result<R, RpcError> {
-    stacker::maybe_grow(STACK / 2, STACK, || {
+    with_stack(|| {
         let limits = Limits { depth: DEEPEST, len: xdr.len() };
         let value = T::from_xdr(xdr, limits).map_err(|error| {
             tracing::error!(%error, "stored XDR cannot be read");
@@ -41,4 +41,9 @@ pub(super) fn read<T: ReadXdr, R>(
         })?;
         work(&value)
     })
+}
+
+/// Works on a stack that is deep enough; on the one at hand, if it is.
+pub(super) fn with_stack<T>(work: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(STACK / 2, STACK, work)
 }

@@ -1,11 +1,13 @@
 //! JSON-RPC in a running service, and the server to which it hands on what it does not know itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 use super::ledgers::indexed_as;
 use super::sources::rpc_settings;
@@ -13,8 +15,12 @@ use super::{Ledgers, ServiceError, unix_now};
 use crate::config::Config;
 use crate::domain::Network;
 use crate::rpc::envelope::Reply;
-use crate::rpc::{Rpc, Settings, Upstream};
+use crate::rpc::{LONGEST_ANSWER, Rpc, Settings, Upstream};
 use crate::source::rpc::{Relayed, RpcRelay};
+
+/// How long the start waits to hear of which network the server is that calls are handed to. One that hangs does not
+/// keep the service from its own work.
+const START_WAITS: Duration = Duration::from_secs(3);
 
 /// Sets JSON-RPC up.
 ///
@@ -29,14 +35,21 @@ pub(super) async fn start(ledgers: &Ledgers, config: &Config) -> Result<Arc<Rpc>
     };
     let rpc = Rpc::new(Arc::clone(ledgers.store()), settings, Arc::new(unix_now));
     let Some(url) = config.rpc.upstream.given() else { return Ok(Arc::new(rpc)) };
-    let relay = RpcRelay::new(&rpc_settings(url, &config.rpc.upstream_headers))
+    let server = rpc_settings(url, &config.rpc.upstream_headers);
+    let relay = RpcRelay::new(&server, LONGEST_ANSWER as u64)
         .map_err(|error| ServiceError::RpcUpstream(error.to_string()))?;
     let network = ledgers.store().network().clone();
     let upstream = CheckedUpstream { relay, network, is_of_network: OnceCell::new() };
-    match upstream.is_of_network().await {
-        Ok(true) => {}
-        Ok(false) => return Err(ServiceError::RpcUpstream(upstream.is_of_another_network())),
-        Err(reason) => tracing::warn!("calls that are handed on fail as long as {reason}"),
+    match timeout(START_WAITS, upstream.is_of_network()).await {
+        Ok(Ok(true)) => {}
+        Ok(Ok(false)) => return Err(ServiceError::RpcUpstream(upstream.is_of_another_network())),
+        Ok(Err(reason)) => tracing::warn!("calls cannot be handed on yet: {reason}"),
+        Err(_) => {
+            tracing::warn!(
+                "calls cannot be handed on yet: {} does not answer",
+                upstream.relay.name()
+            );
+        }
     }
     Ok(Arc::new(rpc.with_upstream(Arc::new(upstream))))
 }

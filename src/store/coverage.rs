@@ -119,8 +119,8 @@ impl Coverage {
             first: run.ledgers.first.max(ledgers.first),
             last: run.ledgers.last.min(ledgers.last),
         };
-        let mut pieces: Vec<_> = self.runs().iter().map(within).collect();
-        pieces.retain(|piece| !piece.is_empty());
+        let wanted = |piece: &LedgerRange| !piece.is_empty();
+        let mut pieces: Vec<_> = self.runs().iter().map(within).filter(wanted).collect();
         pieces.sort_unstable_by_key(|piece| piece.first);
         pieces
     }

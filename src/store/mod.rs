@@ -319,6 +319,7 @@ impl Store {
         StoreEnds {
             latest: coverage.latest(),
             oldest: kept.map(|range| range.ledgers.first.max(totals.events_from)),
+            events_from: totals.events_from,
             latest_close_time: (totals.latest_close_time > 0).then_some(totals.latest_close_time),
             last_event_id: coverage.last_event(),
         }

@@ -271,6 +271,8 @@ pub struct StoreEnds {
     pub latest: Option<LedgerSeq>,
     /// Oldest ledger whose events are stored.
     pub oldest: Option<LedgerSeq>,
+    /// Events of ledgers below this one have been pruned.
+    pub events_from: LedgerSeq,
     /// Close time of the newest ledger, UNIX seconds.
     pub latest_close_time: Option<u64>,
     /// Newest row id given out; 0 when there is none.

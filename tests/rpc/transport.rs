@@ -2,6 +2,7 @@
 //! another server.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use orrery::decode::decode;
 use orrery::domain::Network;
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::common::binary::{Service, orrery, token};
 use crate::common::client::HTTP;
-use crate::common::provider::{Provider, Reply};
+use crate::common::provider::{Delivery, Provider, Reply};
 use crate::common::pubnet;
 
 struct Rpc {
@@ -220,6 +221,41 @@ fn the_operator_may_ask_for_tokens_and_limit_rates() {
     let (status, answer) = rpc.send(&json!(vec![&one; 15]));
     assert_eq!(status, 429, "{answer}");
     assert!(answer["error"]["message"].is_string());
+}
+
+#[test]
+fn long_answers_of_a_batch_have_a_bound_together() {
+    let rpc = Rpc::start(&[]);
+    let params = json!({ "startLedger": 2, "pagination": { "limit": 200 }, "xdrFormat": "json" });
+    let call = call_of(&params);
+    let one = rpc.post("application/json", call.to_string()).text().unwrap().len();
+    let (status, answers) = rpc.send(&json!(vec![call; 50]));
+    assert_eq!(status, 200);
+    let answers = answers.as_array().unwrap();
+    let whole = answers.iter().filter(|answer| answer.get("result").is_some()).count();
+    let bytes = answers.iter().map(|answer| answer.to_string().len()).sum::<usize>();
+    assert!(0 < whole && bytes < (8 << 20) + one + (1 << 20), "{whole} whole, {bytes} bytes");
+    let refused = &answers[49]["error"];
+    assert!(refused["message"].as_str().unwrap().contains("send it by itself"), "{refused}");
+    // A client may have so many bytes at a time.
+    let narrow = Rpc::start(&[
+        ("ORRERY_LIMITS_BYTES_IN_FLIGHT_PER_TOKEN_MIB", "2"),
+        ("ORRERY_QUERIES_ANSWER_MIB", "1"),
+    ]);
+    assert_eq!(narrow.send(&json!(vec![call_of(&params); 50])).0, 429);
+}
+
+fn call_of(params: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "getLedgers", "params": params })
+}
+
+#[test]
+fn an_upstream_that_hangs_does_not_keep_the_service_from_its_own_work() {
+    let other = Provider::start(|_| Reply::status(200).delivered(Delivery::Never));
+    let begun = Instant::now();
+    let rpc = Rpc::start(&[("ORRERY_RPC_UPSTREAM", &other.url("/"))]);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(rpc.call("getNetwork", &json!(null))["result"].is_object());
 }
 
 /// A server that answers `getNetwork` for a network, and everything else with what it was sent.

@@ -11,11 +11,11 @@ use super::{RpcError, RpcSettings, SHORT_ANSWER_BYTES};
 
 /// How long a call may take.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Longest answer that is handed on, in bytes: Stellar's command line takes no longer ones.
-const LONGEST_ANSWER: u64 = 10 << 20;
-
 /// An RPC server to which calls are handed.
-pub struct RpcRelay(Server);
+pub struct RpcRelay {
+    server: Server,
+    longest_answer: u64,
+}
 
 /// What it answered.
 #[derive(Debug)]
@@ -27,17 +27,17 @@ pub enum Relayed {
 }
 
 impl RpcRelay {
-    /// Will ask the server of `settings`. Asks it nothing yet.
+    /// Will ask the server of `settings`, and take answers of at most so many bytes. Asks it nothing yet.
     ///
     /// # Errors
     /// When address or headers are malformed, or no HTTP client can be set up.
-    pub fn new(settings: &RpcSettings) -> Result<Self, RpcError> {
-        Ok(Self(Server::new(settings)?))
+    pub fn new(settings: &RpcSettings, longest_answer: u64) -> Result<Self, RpcError> {
+        Ok(Self { server: Server::new(settings)?, longest_answer })
     }
 
     /// How it is called in messages, without secrets.
     pub fn name(&self) -> &str {
-        self.0.name()
+        self.server.name()
     }
 
     /// The passphrase of its network.
@@ -45,7 +45,7 @@ impl RpcRelay {
     /// # Errors
     /// Why it gives none, as a sentence.
     pub async fn passphrase(&self) -> Result<String, String> {
-        let asked = self.0.ask::<NetworkAnswer>("getNetwork", SHORT_ANSWER_BYTES);
+        let asked = self.server.ask::<NetworkAnswer>("getNetwork", SHORT_ANSWER_BYTES);
         self.in_time(asked).await.map(|network| network.passphrase)
     }
 
@@ -58,7 +58,8 @@ impl RpcRelay {
         method: &'static str,
         params: Option<&RawValue>,
     ) -> Result<Relayed, String> {
-        let asked = async { self.0.send(method, params, LONGEST_ANSWER).await?.relayed() };
+        let asked =
+            async { self.server.send(method, params, self.longest_answer).await?.relayed() };
         self.in_time(asked).await
     }
 
