@@ -23,6 +23,7 @@ mod common {
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -35,7 +36,7 @@ use common::size;
 use orrery::domain::{LedgerSeq, Network};
 use orrery::source::follow::{Fetched, LedgerSource};
 use orrery::source::paced::Paced;
-use orrery::source::sandbox_network::{self, Maker};
+use orrery::source::sandbox_network::{self, CLOSE_TIME, Maker, Opening};
 use orrery::store::Store;
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng};
@@ -296,12 +297,17 @@ struct Uninterrupted {
 }
 
 impl Uninterrupted {
+    /// When its ledgers closed is what the network's journal says.
     fn of(data_dir: &Path, network: &Network) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let beginning = Path::new("sandbox/beginning.json");
         fs::create_dir(directory.path().join("sandbox")).unwrap();
-        fs::copy(data_dir.join(beginning), directory.path().join(beginning)).unwrap();
-        let source = sandbox_network::open(directory.path(), network, None, 0, 0).unwrap();
+        for file in ["beginning.json", "journal"] {
+            let file = Path::new("sandbox").join(file);
+            fs::copy(data_dir.join(&file), directory.path().join(&file)).unwrap();
+        }
+        let opening = Opening { seed: 0, close_time: CLOSE_TIME, clock: Arc::new(|| 0) };
+        let opened = sandbox_network::open(directory.path(), network, None, opening).unwrap();
+        let source = opened.source;
         // With a paused clock, waiting for the next ledger takes no time.
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().unwrap();
@@ -359,7 +365,7 @@ fn kill_demos(tally: &mut Tally, rng: &mut ChaCha8Rng, kills: u64) {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("demo");
     let network = Network::from_name_or_passphrase("local");
-    let (mut uninterrupted, mut tokens) = (None, Tokens::default());
+    let mut tokens = Tokens::default();
     let (mut floor, mut durable) = (LedgerSeq(0), None);
     for kill in 0..kills {
         let kept = rng.random_bool(0.4).then(|| rng.random_range(20..30));
@@ -384,8 +390,7 @@ fn kill_demos(tally: &mut Tally, rng: &mut ChaCha8Rng, kills: u64) {
         floor = floor.max(kept.map_or(floor, |kept| kept_from(contents.latest(), kept)));
         let Some((first, latest)) = contents.range() else { continue };
         assert_eq!(first, LedgerSeq(2));
-        let uninterrupted =
-            uninterrupted.get_or_insert_with(|| Uninterrupted::of(&directory, &network));
+        let mut uninterrupted = Uninterrupted::of(&directory, &network);
         contents.assert_beginning_of(uninterrupted.up_to(Some(latest)), floor);
     }
 }

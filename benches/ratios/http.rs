@@ -117,6 +117,7 @@ impl Server {
             network,
             programs,
             rpc: None,
+            friendbot: None,
             webhooks: None,
             settings: ApiSettings { rate_limit: None, ..ApiSettings::default() },
             clock: Arc::new(now),

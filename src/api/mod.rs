@@ -23,6 +23,7 @@ mod description;
 mod error;
 mod events;
 mod flow;
+mod friendbot;
 mod gate;
 mod health;
 mod identity;
@@ -52,6 +53,7 @@ use std::time::Duration;
 
 pub use allowance::ScanLimits;
 pub use error::ApiError;
+pub use friendbot::{Friendbot, Given, NotGiven};
 pub use json::List as EventList;
 pub use limits::RateLimit;
 #[doc(hidden)]
@@ -81,7 +83,7 @@ const LARGEST_UPLOAD: usize = 9 << 20;
 pub const LONGEST_URI: usize = 32 * 1024;
 
 /// The routes of every area: the one place where an area is entered.
-fn areas(settings: &ApiSettings) -> [&'static [Route]; 14] {
+fn areas(settings: &ApiSettings) -> [&'static [Route]; 15] {
     [
         &events::ROUTES,
         &streams::ROUTES,
@@ -99,6 +101,10 @@ fn areas(settings: &ApiSettings) -> [&'static [Route]; 14] {
         match settings.rpc_needs_token {
             true => &rpc::WITH_TOKEN,
             false => &rpc::ROUTES,
+        },
+        match settings.has_friendbot {
+            true => &friendbot::ROUTES,
+            false => &[],
         },
     ]
 }
@@ -122,6 +128,8 @@ pub struct Deps {
     pub programs: Option<Arc<Programs>>,
     /// JSON-RPC; without it its route answers 503.
     pub rpc: Option<Arc<Rpc>>,
+    /// Gives coins of a network that is made here.
+    pub friendbot: Option<Arc<dyn Friendbot>>,
     /// Webhooks; without them their routes answer 503.
     pub webhooks: Option<Arc<Webhooks>>,
     /// Text of `/metrics`, given what is taken of the budgets; without it the route does not exist.
@@ -208,6 +216,8 @@ pub struct ApiSettings {
     pub most_accounts: u32,
     /// Whether JSON-RPC is for owners of a token alone.
     pub rpc_needs_token: bool,
+    /// Whether coins can be asked for.
+    pub has_friendbot: bool,
     /// UNIX seconds at which the time of every signer is read, instead of now.
     pub fixed_clock: Option<u64>,
     /// The network's newest ledger for the same, instead of what is known of it.
@@ -245,6 +255,7 @@ impl Default for ApiSettings {
             indexed_as: IndexedAs::default(),
             most_accounts: accounts::MOST_ACCOUNTS,
             rpc_needs_token: false,
+            has_friendbot: false,
             fixed_clock: None,
             fixed_network_ledger: None,
         }

@@ -12,7 +12,7 @@ use orrery::config::{Origin, Settings};
 use orrery::domain::{ContractId, Network, Owner, Page, StartPoint};
 use orrery::observe::logs::LogLevel;
 use orrery::programs::{Deploy, ProgramError, Programs};
-use orrery::service::{self, Following, Ledgers, Service, unix_now};
+use orrery::service::{self, Following, Ledgers, RunningSandbox, Service, unix_now_ms};
 use orrery::source::follow::Candidate;
 use orrery::source::sandbox::{MARKET_PROGRAM, Sandbox, SandboxWallets};
 use orrery::source::sandbox_network::{self, SandboxNetworkError};
@@ -28,16 +28,24 @@ use super::{Common, Failure, begin_log, flag, open, output};
 /// Try it: a service on a network of its own, without files and without the internet
 ///
 /// Makes a ledger a second, in which contracts are really called, deploys an indexing program for one of
-/// them, and prints four lines to paste. Goes on until it is interrupted; with --data-dir the next demo
-/// continues there.
+/// them, and prints lines to paste. Clients of Stellar RPC deploy and call contracts of their own there. Goes on
+/// until it is interrupted; with --data-dir the next demo continues there.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery demo
-  orrery demo --listen 127.0.0.1:9000 --data-dir demo-data")]
+  orrery demo --listen 127.0.0.1:9000 --data-dir demo-data
+  orrery demo --close-time 200")]
 pub struct Demo {
     /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Milliseconds between two ledgers
+    ///
+    /// Headers tell close times in whole seconds where this is a number of them, which every client can read, and
+    /// in milliseconds otherwise (CAP-88), which takes clients of protocol 30.
+    #[arg(long, value_name = "MS", default_value_t = 1000,
+          value_parser = clap::value_parser!(u64).range(20..=3_600_000))]
+    close_time: u64,
 }
 
 /// The first ledgers are there within a fraction of this.
@@ -77,7 +85,8 @@ impl Demo {
         let network = settings.config.network();
         let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));
         let ledgers = Arc::new(open::alone(&settings, Some(&network))?);
-        runtime()?.block_on(demonstrate(ledgers, &settings, temporary.is_none()))
+        let close_time = Duration::from_millis(self.close_time);
+        runtime()?.block_on(demonstrate(ledgers, &settings, temporary.is_none(), close_time))
     }
 }
 
@@ -95,6 +104,7 @@ async fn demonstrate(
     ledgers: Arc<Ledgers>,
     settings: &Settings,
     kept: bool,
+    close_time: Duration,
 ) -> Result<(), Failure> {
     let (config, store) = (&settings.config, ledgers.store());
     let mut stop = stop_on_signal()?;
@@ -102,15 +112,13 @@ async fn demonstrate(
     let address = entrances.address;
     ledgers.listening_on(address);
     let stored = store.status().latest();
-    let source = sandbox_network::open(
-        store.directory(),
-        store.network(),
-        stored,
-        rand::random(),
-        unix_now(),
-    )?;
+    let opening =
+        sandbox_network::Opening { seed: rand::random(), close_time, clock: Arc::new(unix_now_ms) };
+    let opened = sandbox_network::open(store.directory(), store.network(), stored, opening)?;
+    let sandbox = RunningSandbox::new(opened.live, close_time);
     let tokens = Arc::new(service::open_tokens(store.directory(), store.network(), &config.auth)?);
     let service = Service::open(Arc::clone(&ledgers), config, stop.clone()).await?;
+    let service = service.with_sandbox(sandbox);
     let programs = Arc::clone(&service.programs);
     let market = Sandbox::market_contract(store.network()).map_err(SandboxNetworkError::from)?;
     at_work({
@@ -124,7 +132,7 @@ async fn demonstrate(
         config,
         entrances,
         Some(Following {
-            sources: vec![Candidate::new("sandbox", Box::new(source))],
+            sources: vec![Candidate::new("sandbox", Box::new(opened.source))],
             start: StartPoint::Oldest,
         }),
         service::sources::opener(config, &ledgers),
@@ -133,7 +141,7 @@ async fn demonstrate(
     let welcome = async {
         if first_ledgers(&ledgers, &mut stop).await? && first_rows(&programs, &mut stop).await? {
             let directory = kept.then(|| store.directory());
-            output::print(&welcome(address, &tokens, &ledgers, directory)?)?;
+            output::print(&welcome(address, &tokens, &ledgers, directory, close_time)?)?;
         }
         std::future::pending::<Result<(), Failure>>().await
     };
@@ -228,6 +236,7 @@ fn welcome(
     tokens: &Tokens,
     ledgers: &Ledgers,
     directory: Option<&Path>,
+    close_time: Duration,
 ) -> Result<String, Failure> {
     let token = tokens.issue(&IssueRequest::for_owner(OWNER))?.token;
     let base = format!("http://{address}/rest");
@@ -240,12 +249,17 @@ fn welcome(
     let wallets = Sandbox::wallets(ledgers.store().network()).map_err(SandboxNetworkError::from)?;
     let looked_up = looked_up(&wallets, &base);
     let pushed = contract.map(|contract| pushed(contract, &base, &token)).unwrap_or_default();
+    let built_on = built_on(address, ledgers.store().network());
+    let pace = match close_time.as_millis() {
+        1000 => "one ledger a second".to_owned(),
+        milliseconds => format!("one ledger every {milliseconds} ms"),
+    };
     let stays = match directory {
         Some(directory) => format!("Everything stays in {}.", directory.display()),
         None => "Everything is removed at the end; --data-dir keeps it.".to_owned(),
     };
     Ok(format!(
-        "Orrery is listening on http://{address} with a network of its own, one ledger a second.
+        "Orrery is listening on http://{address} with a network of its own, {pace}.
 {stays} Stop it with Ctrl-C.
 
 Token:
@@ -258,8 +272,23 @@ curl -H 'Authorization: Bearer {token}' '{of_contract}'
 
 A program that was deployed for a contract of this network makes a row of each trade. Ask again and again:
 curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"query\":\"{QUERY}\"}}' '{base}/retroshade/query'
-{looked_up}{pushed}"
+{looked_up}{pushed}{built_on}"
     ))
+}
+
+/// How clients of Stellar RPC use the network.
+fn built_on(address: SocketAddr, network: &Network) -> String {
+    let passphrase = network.passphrase();
+    format!(
+        "
+Clients of Stellar RPC deploy and call contracts of their own here. Its address, its passphrase, and coins:
+http://{address}/rpc
+{passphrase}
+curl 'http://{address}/friendbot?addr=G…'
+For Stellar's command line:
+stellar network add orrery-demo --rpc-url http://{address}/rpc --network-passphrase '{passphrase}'
+"
+    )
 }
 
 /// How to look up the network's smart account and its passkey wallets.

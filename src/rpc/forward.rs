@@ -35,6 +35,9 @@ pub struct Forwarding<'a> {
 impl Rpc {
     /// How a method is handed on; none when it is answered here.
     pub fn forwarded(&self, method: &str) -> Option<Forwarding<'_>> {
+        if self.live.is_some() {
+            return None;
+        }
         let method = METHODS.into_iter().find(|name| *name == method)?;
         Some(Forwarding { method, upstream: self.upstream.as_ref() })
     }

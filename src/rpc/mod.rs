@@ -13,6 +13,7 @@ mod forward;
 mod found;
 mod info;
 mod ledgers;
+mod live;
 mod numbers;
 mod params;
 mod range;
@@ -28,6 +29,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 pub use error::{Code, RpcError};
 pub use forward::{Forwarding, LONGEST_ANSWER, Upstream};
+pub use live::{Authorisation, LiveEntry, LiveNetwork, Simulation, Submitted, SubmittedStatus};
 pub use params::Params;
 pub use transaction_hashes::TransactionHashes;
 
@@ -45,6 +47,7 @@ pub struct Rpc {
     /// UNIX seconds now.
     clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     upstream: Option<Arc<dyn Upstream>>,
+    live: Option<Arc<dyn LiveNetwork>>,
     fees: fee_stats::KnownFees,
 }
 
@@ -115,7 +118,8 @@ impl Rpc {
         settings: Settings,
         clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     ) -> Self {
-        Self { store, settings, clock, upstream: None, fees: fee_stats::KnownFees::default() }
+        let (upstream, live) = (None, None);
+        Self { store, settings, clock, upstream, live, fees: fee_stats::KnownFees::default() }
     }
 
     /// With a server to which calls are handed on that need the state of the ledger.
@@ -124,12 +128,19 @@ impl Rpc {
         Self { upstream: Some(upstream), ..self }
     }
 
+    /// With a network whose state is at hand.
+    #[must_use]
+    pub fn with_live(self, live: Arc<dyn LiveNetwork>) -> Self {
+        Self { live: Some(live), ..self }
+    }
+
     /// Answers a call. May read the disk.
     ///
     /// # Errors
     /// What the caller is told.
     pub fn call(&self, method: &str, params: Params<'_>, allowed: Allowed<'_>) -> Outcome {
-        match METHODS.iter().find(|(name, _)| *name == method) {
+        let live = live::METHODS.iter().filter(|_| self.live.is_some());
+        match METHODS.iter().chain(live).find(|(name, _)| *name == method) {
             // One for the whole call: a new one for each value would cost more than reading it.
             Some((_, answer)) => xdr::with_stack(|| answer(self, params, allowed)),
             None => Err(RpcError::method_not_found(method)),

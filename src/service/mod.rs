@@ -10,6 +10,7 @@ mod ledger_entries;
 mod ledgers;
 mod rpc;
 mod running_programs;
+mod sandbox;
 pub mod sources;
 mod status_messages;
 mod stored_ledgers;
@@ -31,6 +32,7 @@ pub use consumers::lost_ranges;
 pub use ingest::{Ended, Ingestion};
 pub use ledger_entries::{AskedEntries, EntriesServer};
 pub use ledgers::Ledgers;
+pub use sandbox::RunningSandbox;
 
 use self::webhooks::RunningWebhooks;
 use controlled::Controlled;
@@ -192,9 +194,16 @@ pub struct Service {
     /// Its indexing programs, which run on ledgers as they are stored.
     pub programs: Arc<Programs>,
     webhooks: RunningWebhooks,
+    sandbox: Option<Arc<RunningSandbox>>,
 }
 
 impl Service {
+    /// With a network that is made here.
+    #[must_use]
+    pub fn with_sandbox(self, sandbox: RunningSandbox) -> Self {
+        Self { sandbox: Some(Arc::new(sandbox)), ..self }
+    }
+
     /// Makes the programs of a data directory ready and begins to run them, until `stop` turns true.
     ///
     /// # Errors
@@ -215,7 +224,7 @@ impl Service {
             let start = move || webhooks::start(&ledgers, &config);
             spawn_blocking(start).await.map_err(ServiceError::Start)??
         };
-        Ok(Self { ledgers, programs, webhooks })
+        Ok(Self { ledgers, programs, webhooks, sandbox: None })
     }
 }
 
@@ -250,7 +259,8 @@ pub async fn run_opened(
     open_sources: OpenSources,
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServiceError> {
-    let Service { ledgers, programs, webhooks } = service;
+    let Service { ledgers, programs, webhooks, sandbox } = service;
+    let entrances_address = entrances.address;
     let Entrances { http, control, .. } = entrances;
     let targets = status_messages::targets(&config.status)?;
     let backfills = Arc::new(Backfills::new(Arc::clone(&ledgers), open_sources));
@@ -277,11 +287,15 @@ pub async fn run_opened(
         ledgers.health().follows_a_source();
         tasks.spawn(follow(Arc::clone(&ledgers), following, stop.clone()));
     }
-    let deps = Deps {
-        rpc: Some(rpc::start(&ledgers, config).await?),
+    let mut deps = Deps {
+        rpc: Some(rpc::start(&ledgers, config, sandbox.clone(), entrances_address).await?),
         webhooks: Some(Arc::clone(&webhooks.asked)),
         ..dependencies(&ledgers, &programs, tokens, config)
     };
+    if let Some(sandbox) = sandbox {
+        deps.settings.has_friendbot = true;
+        deps.friendbot = Some(sandbox);
+    }
     let served = api::serve(deps, http, stopped(stop)).await;
     if served.is_ok() {
         while tasks.join_next().await.is_some() {}
@@ -319,6 +333,7 @@ fn dependencies(
         clock: Arc::new(unix_now),
         programs: Some(Arc::clone(programs)),
         rpc: None,
+        friendbot: None,
         webhooks: None,
         metrics: Some(Arc::new(move |usages| {
             usages.iter().for_each(|usage| rendered.budget_is(usage));
@@ -412,7 +427,7 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
 }
 
 /// UNIX milliseconds now.
-fn unix_now_ms() -> u64 {
+pub fn unix_now_ms() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_millis() as u64)
 }

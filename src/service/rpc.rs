@@ -1,5 +1,6 @@
 //! JSON-RPC in a running service, and the server to which it hands on what it does not know itself.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio::time::timeout;
 
 use super::ledgers::indexed_as;
 use super::sources::rpc_settings;
-use super::{Ledgers, ServiceError, unix_now};
+use super::{Ledgers, RunningSandbox, ServiceError, unix_now};
 use crate::config::Config;
 use crate::domain::Network;
 use crate::rpc::envelope::Reply;
@@ -22,18 +23,27 @@ use crate::source::rpc::{Relayed, RpcRelay};
 /// keep the service from its own work.
 const START_WAITS: Duration = Duration::from_secs(3);
 
-/// Sets JSON-RPC up.
+/// Sets JSON-RPC up; `address` is the service's own.
 ///
 /// # Errors
 /// [`ServiceError::RpcUpstream`] when the server to which calls are handed on is of another network, or its address is
 /// none. One that cannot be asked is asked again with the first call.
-pub(super) async fn start(ledgers: &Ledgers, config: &Config) -> Result<Arc<Rpc>, ServiceError> {
+pub(super) async fn start(
+    ledgers: &Ledgers,
+    config: &Config,
+    sandbox: Option<Arc<RunningSandbox>>,
+    address: SocketAddr,
+) -> Result<Arc<Rpc>, ServiceError> {
     let settings = Settings {
         retention_window: config.retention.raw_ledgers,
         indexed_as: indexed_as(config),
+        friendbot_url: sandbox.as_ref().map(|_| format!("http://{address}/friendbot")),
         ..Settings::default()
     };
     let rpc = Rpc::new(Arc::clone(ledgers.store()), settings, Arc::new(unix_now));
+    if let Some(sandbox) = sandbox {
+        return Ok(Arc::new(rpc.with_live(sandbox)));
+    }
     let Some(url) = config.rpc.upstream.given() else { return Ok(Arc::new(rpc)) };
     let server = rpc_settings(url, &config.rpc.upstream_headers);
     let relay = RpcRelay::new(&server, LONGEST_ANSWER as u64)

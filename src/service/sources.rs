@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::stored_ledgers::StoredLedgers;
-use super::{EntriesServer, Following, Ledgers, Older, OpenSources, unix_now};
+use super::{EntriesServer, Following, Ledgers, Older, OpenSources, unix_now_ms};
 use crate::config::{Config, ConfigError, Header, LakeReader, LakeSpec, SourceAddress, SourceSpec};
 use crate::domain::{LedgerRange, LedgerSeq, Network, StartPoint};
 use crate::source::core::{CoreEntries, CoreError, CoreSettings, CoreSource, Limits, Mode};
@@ -152,9 +152,14 @@ async fn open(
     let network = store.network();
     Ok(match spec {
         SourceSpec::Sandbox => {
-            let (stored, seed) = (store.status().latest(), rand::random());
+            let stored = store.status().latest();
             let directory = store.directory();
-            Box::new(sandbox_network::open(directory, network, stored, seed, unix_now())?)
+            let opening = sandbox_network::Opening {
+                seed: rand::random(),
+                close_time: sandbox_network::CLOSE_TIME,
+                clock: Arc::new(unix_now_ms),
+            };
+            Box::new(sandbox_network::open(directory, network, stored, opening)?.source)
         }
         SourceSpec::Lake(lake) if StoredLedgers::are_in(Path::new(&lake.address)) => {
             Box::new(StoredLedgers::open(Path::new(&lake.address), network)?)

@@ -1,21 +1,40 @@
-//! The sandbox as a source: a network of its own inside this process, one ledger a second, that goes
-//! on where it stopped. Keeps what it needs for that in a directory of its own.
+//! The sandbox as a source: a network of its own inside this process, one ledger a second or at another pace, that
+//! takes transactions of its clients and goes on where it stopped. Keeps what it needs for that in a directory of
+//! its own.
 
+mod journal;
+mod live;
+
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::paced::{LedgerMaker, Paced};
-use super::sandbox::{FIRST_LEDGER, FIRST_MARKET_LEDGER, Sandbox, SandboxConfig, SandboxError};
+use super::sandbox::{
+    Batch, FIRST_BATCH_LEDGER, FIRST_MARKET_LEDGER, Sandbox, SandboxConfig, SandboxError,
+};
 use crate::domain::{LedgerSeq, Network};
 use crate::durable::write_atomically;
 
-/// Seconds between two ledgers.
+use journal::Journal;
+pub use live::{LiveSandbox, NotFunded, Sent};
+
+/// Unix milliseconds now.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Time between two ledgers where nothing else is said.
+pub const CLOSE_TIME: Duration = Duration::from_secs(1);
+/// Seconds between two ledgers of a network that was made before there was a journal.
 const CLOSE_INTERVAL: u64 = 1;
+/// A network that is behind the clock by more than the ledgers that it begins with and this closes its next ledger
+/// at the present time.
+const MOST_BEHIND: u64 = 30_000;
 /// Ledgers that a new network begins with, so that there is something to ask for.
 const LEDGERS_AT_ONCE: u32 = 24;
 /// Transactions of an everyday ledger.
@@ -28,6 +47,7 @@ const LEDGERS_PER_SNAPSHOT: u32 = 32;
 const DIRECTORY: &str = "sandbox";
 const BEGINNING_FILE: &str = "beginning.json";
 const SNAPSHOT_FILE: &str = "snapshot";
+const JOURNAL_FILE: &str = "journal";
 
 /// Why the sandbox could not begin or go on.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +73,9 @@ pub enum SandboxNetworkError {
         /// What is wrong.
         reason: String,
     },
+    /// A stored ledger cannot be made again.
+    #[error("the sandbox's journal says nothing of ledger {0}: use a new data directory")]
+    Journal(LedgerSeq),
     /// The sandbox itself failed.
     #[error("the sandbox failed: {0}")]
     Sandbox(#[from] SandboxError),
@@ -66,7 +89,7 @@ struct Beginning {
     /// The first ledger with a market; absent in what was written before there were markets.
     #[serde(default)]
     market_from: Option<u32>,
-    /// The first ledger with a close time in milliseconds; absent in what was written before.
+    /// The first ledger with a close time in milliseconds of those that no journal tells of; absent for none.
     #[serde(default)]
     milliseconds_from: Option<u32>,
     /// The first ledger with accounts that have signers; absent in what was written before.
@@ -74,9 +97,26 @@ struct Beginning {
     wallets_from: Option<u32>,
 }
 
-/// The sandbox network of a data directory in which `stored` is the newest ledger; a new one begins
-/// with chance `seed`, so that its newest ledgers close at `now`, UNIX seconds. May take a while when
-/// many ledgers must be made again.
+/// A sandbox network that is open.
+pub struct Opened {
+    /// Its ledgers.
+    pub source: Paced<Maker>,
+    /// What its clients ask and send.
+    pub live: Arc<LiveSandbox>,
+}
+
+/// How a sandbox network goes on.
+pub struct Opening {
+    /// With what chance a new one begins.
+    pub seed: u64,
+    /// Time between two ledgers.
+    pub close_time: Duration,
+    /// When it is now.
+    pub clock: Clock,
+}
+
+/// The sandbox network of a data directory in which `stored` is the newest ledger; the newest ledgers of a new one
+/// close at the present time. May take a while when many ledgers must be made again.
 ///
 /// # Errors
 /// When `network` is a public one, or the files of the sandbox cannot be read or written.
@@ -84,36 +124,34 @@ pub fn open(
     data_dir: &Path,
     network: &Network,
     stored: Option<LedgerSeq>,
-    seed: u64,
-    now: u64,
-) -> Result<Paced<Maker>, SandboxNetworkError> {
+    opening: Opening,
+) -> Result<Opened, SandboxNetworkError> {
     if !matches!(network.name(), "local" | "custom") {
         return Err(SandboxNetworkError::PublicNetwork(network.clone()));
     }
+    let Opening { seed, close_time, clock } = opening;
     let directory = data_dir.join(DIRECTORY);
     fs::create_dir_all(&directory).map_err(file_error(&directory))?;
-    let start_time = now.saturating_sub(u64::from(LEDGERS_AT_ONCE) * CLOSE_INTERVAL);
+    let interval = u64::try_from(close_time.as_millis()).unwrap_or(u64::MAX).max(1);
+    let first_at = clock().saturating_sub(interval.saturating_mul(LEDGERS_AT_ONCE.into()));
     let new = Beginning {
         seed,
-        start_time,
+        start_time: first_at / 1000,
         market_from: None,
         milliseconds_from: None,
         wallets_from: None,
     };
     let beginning = load_beginning(&directory, new)?;
-    // Ledgers that are stored stay as they are: a network that had no market opens one now, and one that
-    // closed at whole seconds goes on in milliseconds.
+    // Ledgers that are stored stay as they are: a network that had no market opens one now.
     let from = |known: Option<u32>, first: LedgerSeq| match (known, stored) {
         (Some(ledger), _) => LedgerSeq(ledger),
         (None, Some(stored)) => LedgerSeq(stored.0.saturating_add(1)).max(first),
         (None, None) => first,
     };
     let market_from = from(beginning.market_from, FIRST_MARKET_LEDGER);
-    let milliseconds_from = from(beginning.milliseconds_from, FIRST_LEDGER);
     let wallets_from = from(beginning.wallets_from, FIRST_MARKET_LEDGER);
     let settled = Beginning {
         market_from: Some(market_from.0),
-        milliseconds_from: Some(milliseconds_from.0),
         wallets_from: Some(wallets_from.0),
         ..beginning
     };
@@ -131,21 +169,67 @@ pub fn open(
         Some(snapshot) if Some(snapshot.latest_ledger()) <= stored => snapshot,
         _ => Sandbox::new(config)?,
     };
-    let sandbox = sandbox.with_market(market_from).with_wallets(wallets_from);
-    let mut sandbox = sandbox.with_milliseconds(milliseconds_from, 1);
-    if let Some(stored) = stored {
-        sandbox.skip_to(stored)?;
+    let mut sandbox = sandbox.with_market(market_from).with_wallets(wallets_from);
+    if let Some(from) = beginning.milliseconds_from {
+        sandbox = sandbox.with_milliseconds(LedgerSeq(from), 1);
     }
+    let (journal, told) = Journal::open(
+        &directory.join(JOURNAL_FILE),
+        stored.unwrap_or(LedgerSeq(1)),
+        sandbox.latest_ledger(),
+    )?;
+    let script = catch_up(&mut sandbox, &journal, told, stored)?;
     let latest = sandbox.latest_ledger();
     let at_once = if stored.is_none() { LEDGERS_AT_ONCE } else { 0 };
-    let maker = Maker { sandbox, snapshot_file: directory.join(SNAPSHOT_FILE), pending: None };
-    let interval = Duration::from_secs(CLOSE_INTERVAL);
-    Ok(Paced::new("the sandbox", network.passphrase(), maker, latest, at_once, interval))
+    let live = Arc::new(LiveSandbox::new(&sandbox));
+    let maker = Maker {
+        sandbox,
+        live: Arc::clone(&live),
+        journal,
+        script,
+        interval,
+        clock,
+        snapshot_file: directory.join(SNAPSHOT_FILE),
+        pending: None,
+    };
+    let source =
+        Paced::new("the sandbox", network.passphrase(), maker, latest, at_once, close_time);
+    Ok(Opened { source, live })
+}
+
+/// Makes the stored ledgers again that came after the sandbox's. Returns what the journal tells of later ones: they
+/// are made as it tells, too, so that nothing is lost that somebody may have seen.
+fn catch_up(
+    sandbox: &mut Sandbox,
+    journal: &Journal,
+    told: Vec<(LedgerSeq, Batch)>,
+    stored: Option<LedgerSeq>,
+) -> Result<VecDeque<Batch>, SandboxNetworkError> {
+    let mut told: VecDeque<_> = told.into();
+    while Some(sandbox.latest_ledger()) < stored {
+        let next = LedgerSeq(sandbox.latest_ledger().0.saturating_add(1));
+        if journal.is_plain(next) {
+            sandbox.next_ledger()?;
+            continue;
+        }
+        match told.pop_front() {
+            Some((ledger, batch)) if ledger == next => drop(sandbox.next_ledger_of(&batch)?),
+            _ => return Err(SandboxNetworkError::Journal(next)),
+        }
+    }
+    Ok(told.into_iter().map(|(_, batch)| batch).collect())
 }
 
 /// Makes ledgers, and snapshots from time to time.
 pub struct Maker {
     sandbox: Sandbox,
+    live: Arc<LiveSandbox>,
+    journal: Journal,
+    /// What the journal tells of the next ledgers.
+    script: VecDeque<Batch>,
+    /// Milliseconds between two ledgers.
+    interval: u64,
+    clock: Clock,
     snapshot_file: PathBuf,
     /// The latest snapshot, until it is old enough to be written.
     pending: Option<Vec<u8>>,
@@ -154,16 +238,55 @@ pub struct Maker {
 impl LedgerMaker for Maker {
     fn next_ledger(&mut self) -> Result<Vec<u8>, String> {
         if self.sandbox.latest_ledger().0.is_multiple_of(LEDGERS_PER_SNAPSHOT) {
-            let snapshot = self.sandbox.snapshot().map_err(|error| error.to_string())?;
-            if let Some(due) = self.pending.replace(snapshot)
-                && let Err(error) =
-                    write_atomically(&self.snapshot_file, |file| file.write_all(&due))
-            {
-                // Without it the next start takes longer, and nothing else.
-                tracing::warn!("the sandbox's snapshot could not be written: {error}");
-            }
+            self.write_snapshot()?;
         }
-        self.sandbox.next_ledger().map_err(|error| error.to_string())
+        let mut told = Vec::new();
+        let batch = match self.script.pop_front() {
+            Some(batch) => batch,
+            None => {
+                let taken = match self.sandbox.latest_ledger() {
+                    latest if latest.0 + 1 < FIRST_BATCH_LEDGER.0 => live::Taken::default(),
+                    _ => self.live.take(),
+                };
+                told = taken.told;
+                let batch = Batch {
+                    close_time_ms: self.close_time(),
+                    in_milliseconds: !self.interval.is_multiple_of(1000),
+                    transactions: taken.transactions,
+                    funded: taken.funded,
+                };
+                let next = LedgerSeq(self.sandbox.latest_ledger().0.saturating_add(1));
+                self.journal.append(next, &batch).map_err(|error| error.to_string())?;
+                batch
+            }
+        };
+        let closed = self.sandbox.next_ledger_of(&batch).map_err(|error| error.to_string())?;
+        self.live.is_at(&self.sandbox);
+        for told in told {
+            // Whoever waited may have hung up.
+            let _ = told.send(closed.funding.clone());
+        }
+        Ok(closed.xdr)
+    }
+}
+
+impl Maker {
+    /// When the next ledger closes: an interval after the latest, but neither in the future nor long ago.
+    fn close_time(&self) -> u64 {
+        let now = (self.clock)();
+        let regular = self.sandbox.latest_close_time_ms().saturating_add(self.interval);
+        let behind = self.interval.saturating_mul(LEDGERS_AT_ONCE.into()) + MOST_BEHIND;
+        if regular.saturating_add(behind) < now { now } else { regular.min(now) }
+    }
+
+    fn write_snapshot(&mut self) -> Result<(), String> {
+        let snapshot = self.sandbox.snapshot().map_err(|error| error.to_string())?;
+        let Some(due) = self.pending.replace(snapshot) else { return Ok(()) };
+        if let Err(error) = write_atomically(&self.snapshot_file, |file| file.write_all(&due)) {
+            // Without it the next start takes longer, and nothing else.
+            tracing::warn!("the sandbox's snapshot could not be written: {error}");
+        }
+        Ok(())
     }
 }
 
@@ -210,6 +333,12 @@ mod tests {
     use super::*;
     use crate::source::follow::{Fetched, LedgerSource};
 
+    /// With a clock that stands still.
+    fn at_rest(seed: u64) -> Opening {
+        let clock: Clock = Arc::new(|| 1_700_000_000_000);
+        Opening { seed, close_time: CLOSE_TIME, clock }
+    }
+
     /// Fetches until `last`; the clock is paused, so the pace takes no time.
     async fn fetch_to(source: &mut Paced<Maker>, last: u32) -> Vec<Vec<u8>> {
         let mut ledgers = Vec::new();
@@ -230,7 +359,7 @@ mod tests {
         let network = Network::from_name_or_passphrase("local");
         let (stopped, straight) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let begin = |at: &Path, stored: Option<u32>| {
-            open(at, &network, stored.map(LedgerSeq), 7, 1_700_000_000).unwrap()
+            open(at, &network, stored.map(LedgerSeq), at_rest(7)).unwrap().source
         };
         let mut ledgers = fetch_to(&mut begin(stopped.path(), None), 70).await;
         assert!(stopped.path().join("sandbox/snapshot").exists());
@@ -240,6 +369,58 @@ mod tests {
         let expected = fetch_to(&mut begin(straight.path(), None), 75).await;
         assert!(ledgers == expected, "the same ledgers, interrupted or not");
         assert!(from_before == expected[19..]);
+    }
+
+    /// What came from outside is in the ledgers that are made again, from wherever it goes on: the newest ledger may
+    /// not have been stored, nor those before it.
+    #[tokio::test(start_paused = true)]
+    async fn what_came_from_outside_is_made_again() {
+        let network = Network::from_name_or_passphrase("local");
+        let directory = tempfile::tempdir().unwrap();
+        let begin = |stored: Option<u32>| {
+            open(directory.path(), &network, stored.map(LedgerSeq), at_rest(3)).unwrap()
+        };
+        let Opened { mut source, live } = begin(None);
+        let mut ledgers = Vec::new();
+        for last in 2..=110_u32 {
+            let funded = (last.is_multiple_of(3) && last > 6).then(|| {
+                let key = stellar_xdr::Uint256([u8::try_from(last).unwrap(); 32]);
+                let id = stellar_xdr::PublicKey::PublicKeyTypeEd25519(key);
+                let account = stellar_xdr::AccountId(id);
+                let told = live.fund(stellar_xdr::ScAddress::Account(account.clone())).unwrap();
+                (account, told)
+            });
+            ledgers.extend(fetch_to(&mut source, last).await);
+            if let Some((account, told)) = funded {
+                assert!(told.await.unwrap().unwrap().succeeded);
+                assert!(live.newest().has_account(&account));
+                let again = live.fund(stellar_xdr::ScAddress::Account(account));
+                assert_eq!(again.err(), Some(NotFunded::Exists));
+            }
+        }
+        let state = live.newest().snapshot().unwrap();
+        drop((source, live));
+        for stored in [110, 109, 97, 96] {
+            let Opened { mut source, live } = begin(Some(stored));
+            if stored < 110 {
+                let again = fetch_to(&mut source, 110).await;
+                assert!(again == ledgers[stored as usize - 1..], "from {stored}");
+            }
+            assert!(live.newest().snapshot().unwrap() == state, "from {stored}");
+        }
+        // The journal alone leads there; what it cannot tell is said. A torn line is none.
+        fs::remove_file(directory.path().join("sandbox/snapshot")).unwrap();
+        assert!(begin(Some(110)).live.newest().snapshot().unwrap() == state);
+        let journal = directory.path().join("sandbox/journal");
+        let text = fs::read_to_string(&journal).unwrap();
+        let torn = &text[..text.len() - 5];
+        fs::write(&journal, torn).unwrap();
+        let error = open(directory.path(), &network, Some(LedgerSeq(110)), at_rest(3)).err();
+        assert!(matches!(error, Some(SandboxNetworkError::Journal(LedgerSeq(110)))));
+        let mut source = begin(Some(109)).source;
+        assert_eq!(fetch_to(&mut source, 110).await.len(), 1);
+        drop(source);
+        drop(begin(Some(110)));
     }
 
     /// A directory as it was before there were markets.
@@ -261,21 +442,24 @@ mod tests {
         without.skip_to(LedgerSeq(39)).unwrap();
         let last = without.next_ledger().unwrap();
         let last = crate::decode::header(&last).unwrap().hash;
-        let begin = |stored| open(directory.path(), &network, Some(LedgerSeq(stored)), 8, 1);
-        let ledgers = fetch_to(&mut begin(40).unwrap(), 60).await;
+        let begin = |stored| {
+            open(directory.path(), &network, Some(LedgerSeq(stored)), at_rest(8)).unwrap().source
+        };
+        let ledgers = fetch_to(&mut begin(40), 60).await;
         let linked = ledgers[0].windows(32).any(|hash| hash == last.as_bytes());
         assert!(linked, "what is stored has a successor");
         let market = Sandbox::market_contract(&network).unwrap();
         let named = |ledger: &Vec<u8>| ledger.windows(32).any(|id| id == market.0);
         assert!(ledgers.iter().any(named), "the market is used");
         // From then on it is where it is.
-        let again = fetch_to(&mut begin(50).unwrap(), 60).await;
+        let again = fetch_to(&mut begin(50), 60).await;
         assert!(again == ledgers[10..]);
         let settled = fs::read_to_string(&beginning).unwrap();
-        assert!(settled.contains(r#""market_from":41,"milliseconds_from":41"#), "{settled}");
-        // So are close times in milliseconds.
-        let times = ledgers.iter().map(|xdr| crate::decode::header(xdr).unwrap().close_time_ms);
-        assert!(times.clone().all(|time| time.is_some()) && times.is_sorted());
+        assert!(settled.contains(r#""market_from":41"#), "{settled}");
+        // The clock stands where the network began.
+        let times: Vec<_> =
+            ledgers.iter().map(|xdr| crate::decode::header(xdr).unwrap().close_time).collect();
+        assert!(times.is_sorted_by(|earlier, later| earlier < later), "{times:?}");
     }
 
     #[test]
@@ -283,7 +467,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for name in ["mainnet", "testnet", "futurenet"] {
             let network = Network::from_name_or_passphrase(name);
-            let error = open(directory.path(), &network, None, 1, 1).err().unwrap().to_string();
+            let error =
+                open(directory.path(), &network, None, at_rest(1)).err().unwrap().to_string();
             assert!(error.contains(name), "{error}");
         }
     }

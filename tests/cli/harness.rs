@@ -115,8 +115,14 @@ impl Service {
 
     /// The demo, and the lines that it prints for a shell.
     pub fn demo(directory: &Path) -> (Self, [String; 9]) {
+        Self::demo_with(directory, &[])
+    }
+
+    /// The same with more arguments.
+    pub fn demo_with(directory: &Path, more: &[&str]) -> (Self, [String; 9]) {
         let mut child = orrery(directory)
             .args(["demo", "--listen", "127.0.0.1:0", "--data-dir", "d"])
+            .args(more)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -10,6 +10,7 @@ mod common {
 mod drift;
 mod harness;
 mod modes;
+mod network;
 mod pasted;
 
 use std::fs;

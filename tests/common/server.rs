@@ -60,6 +60,7 @@ impl Server {
             network,
             programs: None,
             rpc: None,
+            friendbot: None,
             webhooks: None,
             settings: ApiSettings {
                 rate_limit: None,

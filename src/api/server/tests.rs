@@ -150,6 +150,7 @@ impl Serving {
             clock: Arc::new(now),
             programs: None,
             rpc: None,
+            friendbot: None,
             webhooks: None,
             metrics: None,
             on_request: None,

@@ -18,8 +18,8 @@ use stellar_xdr::{
 use super::SandboxError;
 use super::classic::{self, require_account};
 use super::close::OpenLedger;
-use super::contracts::{self, Effects, Execution};
-use super::envelope::SignedTransaction;
+use super::contracts::{self, Call, Effects, Execution, min_persistent_ttl};
+use super::envelope::{SignedTransaction, operation_source};
 use super::events;
 use super::fees::resource_fee;
 use super::footprint;
@@ -76,6 +76,13 @@ fn sub_seed(seed: [u8; 32], number: u64) -> [u8; 32] {
     digest.finalize().into()
 }
 
+/// What an earlier transaction of the ledger may have done to a later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hindrance {
+    NoAccount,
+    BadSequence,
+}
+
 /// One transaction on its way through the ledger.
 struct Progress {
     transaction: SignedTransaction,
@@ -84,6 +91,7 @@ struct Progress {
     fee_changes: Vec<LedgerEntryChange>,
     changes_before: Vec<LedgerEntryChange>,
     succeeded: bool,
+    hindrance: Option<Hindrance>,
     results: Vec<OperationResult>,
     operations: Vec<OperationMetaV2>,
     soroban_meta: Option<SorobanTransactionMetaV2>,
@@ -100,6 +108,7 @@ impl Progress {
             fee_changes: Vec::new(),
             changes_before: Vec::new(),
             succeeded: false,
+            hindrance: None,
             results: Vec::new(),
             operations: Vec::new(),
             soroban_meta: None,
@@ -123,12 +132,31 @@ impl Progress {
         Ok(())
     }
 
+    /// Says why it is not applied although it was valid when the ledger began; none for one that can be.
+    fn hindrance(&self, state: &LedgerState) -> Result<Option<Hindrance>, SandboxError> {
+        let number = &self.transaction.inner()?.tx.seq_num;
+        let payer = account(self.transaction.fee_source()?);
+        let Some(source) = state.account(&account(self.transaction.source()?)) else {
+            return Ok(Some(Hindrance::NoAccount));
+        };
+        if state.account(&payer).is_none() {
+            return Ok(Some(Hindrance::NoAccount));
+        }
+        Ok((source.seq_num.0.checked_add(1) != Some(number.0)).then_some(Hindrance::BadSequence))
+    }
+
     /// Uses up the sequence number. A fee bump touches the account that pays it first.
     fn begin(
         &mut self,
         state: &mut LedgerState,
         ledger: &OpenLedger<'_>,
     ) -> Result<(), SandboxError> {
+        if self.transaction.is_submitted {
+            self.hindrance = self.hindrance(state)?;
+            if self.hindrance.is_some() {
+                return Ok(());
+            }
+        }
         if self.transaction.is_fee_bump() {
             let payer = require_account(state, &account(self.transaction.fee_source()?))?;
             self.changes_before = state.write(LedgerEntryData::Account(payer), ledger.sequence)?;
@@ -152,11 +180,19 @@ impl Progress {
         state: &mut LedgerState,
         ledger: &OpenLedger<'_>,
     ) -> Result<(), SandboxError> {
-        let source = account(self.transaction.source()?);
+        if self.hindrance.is_some() {
+            return Ok(());
+        }
         let tx = &self.transaction.inner()?.tx;
         let mut done: Vec<LedgerEntryChange> = Vec::new();
         self.succeeded = true;
         for operation in tx.operations.iter() {
+            let source = account(operation_source(operation, tx));
+            if state.account(&source).is_none() {
+                self.results.push(OperationResult::OpNoAccount);
+                self.succeeded = false;
+                continue;
+            }
             let applied = classic::apply(state, ledger, &source, &tx.memo, &operation.body)?;
             self.results.push(OperationResult::OpInner(applied.result));
             let Some(effects) = applied.effects else {
@@ -183,24 +219,43 @@ impl Progress {
         ledger: &OpenLedger<'_>,
         seed: [u8; 32],
     ) -> Result<(), SandboxError> {
-        let source = account(self.transaction.source()?);
+        if self.hindrance.is_some() {
+            return Ok(());
+        }
         let inner = self.transaction.inner()?;
         let (Some(data), Some(operation)) =
             (self.transaction.soroban()?, inner.tx.operations.first())
         else {
             return Err(SandboxError::Inconsistent("a contract phase without contracts".into()));
         };
+        let source = account(operation_source(operation, &inner.tx));
+        let is_submitted = self.transaction.is_submitted;
         let bytes = stellar_xdr::TransactionEnvelope::Tx(inner.clone())
             .to_xdr(stellar_xdr::Limits::none())?
             .len();
         let execution = match &operation.body {
-            OperationBody::InvokeHostFunction(call) => {
-                contracts::execute(state, ledger, call, data, &source, bytes, seed)?
+            _ if state.account(&source).is_none() => {
+                self.results.push(OperationResult::OpNoAccount);
+                return Ok(());
+            }
+            OperationBody::InvokeHostFunction(operation) => {
+                let call = Call {
+                    operation,
+                    data,
+                    source: &source,
+                    transaction_bytes: bytes,
+                    seed,
+                    is_submitted,
+                };
+                contracts::execute(state, ledger, &call)?
             }
             OperationBody::ExtendFootprintTtl(op) => {
                 footprint::extend(state, ledger, op.extend_to, data, bytes)?
             }
-            OperationBody::RestoreFootprint(_) => footprint::restore(state, ledger, data, bytes)?,
+            OperationBody::RestoreFootprint(_) => {
+                let lifetime = min_persistent_ttl(is_submitted);
+                footprint::restore(state, ledger, data, bytes, lifetime)?
+            }
             other => {
                 let what = format!("operation {} in the contract phase", other.name());
                 return Err(SandboxError::Inconsistent(what));
@@ -242,7 +297,10 @@ impl Progress {
             return Ok(());
         }
         let payer = account(self.transaction.fee_source()?);
-        let mut entry = require_account(state, &payer)?;
+        let Some(mut entry) = state.account(&payer).cloned() else {
+            // It was merged in this ledger: nobody gets it.
+            return Ok(());
+        };
         entry.balance += self.refund;
         self.fee -= self.refund;
         self.refund_changes = state.write(LedgerEntryData::Account(entry), ledger.sequence)?;
@@ -251,7 +309,15 @@ impl Progress {
     }
 
     fn finish(self) -> Result<TransactionResultMetaV1, SandboxError> {
-        let result = result(&self.transaction, self.succeeded, self.results)?;
+        let outcome = match self.hindrance {
+            None if self.succeeded => {
+                InnerTransactionResultResult::TxSuccess(self.results.try_into()?)
+            }
+            None => InnerTransactionResultResult::TxFailed(self.results.try_into()?),
+            Some(Hindrance::NoAccount) => InnerTransactionResultResult::TxNoAccount,
+            Some(Hindrance::BadSequence) => InnerTransactionResultResult::TxBadSeq,
+        };
+        let result = result_of(&self.transaction, outcome);
         let result =
             TransactionResult { fee_charged: self.fee, result, ext: TransactionResultExt::V0 };
         Ok(TransactionResultMetaV1 {
@@ -272,35 +338,48 @@ impl Progress {
     }
 }
 
-fn result(
+/// An outcome as a transaction's result shows it: that of a fee bump names the inner transaction.
+pub(super) fn result_of(
     transaction: &SignedTransaction,
-    succeeded: bool,
-    results: Vec<OperationResult>,
-) -> Result<TransactionResultResult, SandboxError> {
-    let results = results.try_into()?;
-    if !transaction.is_fee_bump() {
-        return Ok(match succeeded {
-            true => TransactionResultResult::TxSuccess(results),
-            false => TransactionResultResult::TxFailed(results),
-        });
+    outcome: InnerTransactionResultResult,
+) -> TransactionResultResult {
+    use InnerTransactionResultResult as Inner;
+    if transaction.is_fee_bump() {
+        let succeeded = matches!(outcome, Inner::TxSuccess(_));
+        let pair = InnerTransactionResultPair {
+            transaction_hash: transaction.inner_hash.clone(),
+            result: InnerTransactionResult {
+                // The fee is charged to the outer transaction alone.
+                fee_charged: 0,
+                result: outcome,
+                ext: InnerTransactionResultExt::V0,
+            },
+        };
+        return match succeeded {
+            true => TransactionResultResult::TxFeeBumpInnerSuccess(pair),
+            false => TransactionResultResult::TxFeeBumpInnerFailed(pair),
+        };
     }
-    let inner = |result| InnerTransactionResultPair {
-        transaction_hash: transaction.inner_hash.clone(),
-        result: InnerTransactionResult {
-            // The fee is charged to the outer transaction alone.
-            fee_charged: 0,
-            result,
-            ext: InnerTransactionResultExt::V0,
-        },
-    };
-    Ok(match succeeded {
-        true => TransactionResultResult::TxFeeBumpInnerSuccess(inner(
-            InnerTransactionResultResult::TxSuccess(results),
-        )),
-        false => TransactionResultResult::TxFeeBumpInnerFailed(inner(
-            InnerTransactionResultResult::TxFailed(results),
-        )),
-    })
+    use TransactionResultResult as Outer;
+    match outcome {
+        Inner::TxSuccess(results) => Outer::TxSuccess(results),
+        Inner::TxFailed(results) => Outer::TxFailed(results),
+        Inner::TxTooEarly => Outer::TxTooEarly,
+        Inner::TxTooLate => Outer::TxTooLate,
+        Inner::TxMissingOperation => Outer::TxMissingOperation,
+        Inner::TxBadSeq => Outer::TxBadSeq,
+        Inner::TxBadAuth => Outer::TxBadAuth,
+        Inner::TxInsufficientBalance => Outer::TxInsufficientBalance,
+        Inner::TxNoAccount => Outer::TxNoAccount,
+        Inner::TxInsufficientFee => Outer::TxInsufficientFee,
+        Inner::TxBadAuthExtra => Outer::TxBadAuthExtra,
+        Inner::TxNotSupported => Outer::TxNotSupported,
+        Inner::TxBadSponsorship => Outer::TxBadSponsorship,
+        Inner::TxBadMinSeqAgeOrGap => Outer::TxBadMinSeqAgeOrGap,
+        Inner::TxMalformed => Outer::TxMalformed,
+        Inner::TxSorobanInvalid => Outer::TxSorobanInvalid,
+        _ => Outer::TxInternalError,
+    }
 }
 
 /// Notes when a sequence number was used last (CAP-21), in the third extension of the account.

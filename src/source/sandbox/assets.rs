@@ -1,5 +1,7 @@
 //! The sandbox's assets, the names and contract ids they have, and values as contracts see them.
 
+use std::borrow::Cow;
+
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     AccountId, AlphaNum4, AlphaNum12, Asset, AssetCode4, AssetCode12, ContractIdPreimage, Hash,
@@ -33,6 +35,7 @@ impl KnownAsset {
 /// The assets of one sandbox.
 #[derive(Debug, Clone)]
 pub(super) struct Assets {
+    network: NetworkId,
     pub(super) native: KnownAsset,
     /// Four-letter code, the one most contract calls use.
     pub(super) dollar: KnownAsset,
@@ -57,6 +60,7 @@ impl Assets {
             })
         };
         Ok(Self {
+            network: *network,
             native: KnownAsset::new(Asset::Native, "native".to_owned(), network)?,
             dollar: KnownAsset::new(short(*b"USD\0"), format!("USD:{issuer}"), network)?,
             harbor: KnownAsset::new(
@@ -76,10 +80,28 @@ impl Assets {
         [&self.native, &self.dollar, &self.harbor, &self.relic]
     }
 
-    pub(super) fn find(&self, asset: &Asset) -> Result<&KnownAsset, SandboxError> {
+    /// An asset with its name and contract; one that others issue too.
+    pub(super) fn find(&self, asset: &Asset) -> Result<Cow<'_, KnownAsset>, SandboxError> {
         let known = self.all().into_iter().find(|known| known.asset == *asset);
-        known.ok_or_else(|| SandboxError::Inconsistent(format!("unknown asset {asset:?}")))
+        match known {
+            Some(known) => Ok(Cow::Borrowed(known)),
+            None => {
+                KnownAsset::new(asset.clone(), sep11_name(asset), &self.network).map(Cow::Owned)
+            }
+        }
     }
+}
+
+/// `native` or `CODE:ISSUER` (SEP-11).
+fn sep11_name(asset: &Asset) -> String {
+    let (code, issuer) = match asset {
+        Asset::Native => return "native".to_owned(),
+        Asset::CreditAlphanum4(asset) => (asset.asset_code.0.as_slice(), &asset.issuer),
+        Asset::CreditAlphanum12(asset) => (asset.asset_code.0.as_slice(), &asset.issuer),
+    };
+    let code: String =
+        code.iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte)).collect();
+    format!("{code}:{issuer}")
 }
 
 /// Id of an asset's contract: SHA-256 of the preimage that names network and asset (CAP-46).

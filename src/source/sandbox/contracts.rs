@@ -15,12 +15,13 @@ use stellar_xdr::{
     AccountId, ContractEvent, Hash, HostFunction, InvokeHostFunctionOp, InvokeHostFunctionResult,
     InvokeHostFunctionSuccessPreImage, LedgerEntry, LedgerEntryChange, LedgerKey, Limits,
     OperationResultTr, ReadXdr, ScVal, SorobanAuthorizationEntry, SorobanResources,
-    SorobanTransactionData, WriteXdr,
+    SorobanTransactionData, SorobanTransactionDataExt, WriteXdr,
 };
 
 use super::SandboxError;
 use super::close::OpenLedger;
 use super::fees::{BASE_RESERVE, ResourceFee, rent_fee, resource_fee};
+use super::footprint;
 use super::state::{LedgerState, Snapshot, has_lifetime, is_temporary, ttl_entry, ttl_key};
 use super::wasm::{modules, rent_size};
 
@@ -30,10 +31,13 @@ pub(super) const PROTOCOL: u32 = meta::INTERFACE_VERSION.protocol;
 /// Shortest life of a persistent entry, in ledgers. Small, so that an entry nobody uses expires
 /// and is restored while one is watching.
 pub(super) const MIN_PERSISTENT_TTL: u32 = 120;
+/// The same for what transactions from outside make, as on the public network: nobody who tries a contract out
+/// wants to restore it every two minutes.
+const MIN_SUBMITTED_PERSISTENT_TTL: u32 = 2_073_600;
 /// Shortest life of a temporary entry, in ledgers.
-const MIN_TEMPORARY_TTL: u32 = 16;
+pub(super) const MIN_TEMPORARY_TTL: u32 = 16;
 /// Longest life of any entry, in ledgers, as on the public network.
-const MAX_TTL: u32 = 3_110_400;
+pub(super) const MAX_TTL: u32 = 3_110_400;
 
 /// What a call would touch and cost.
 pub(super) struct Simulation {
@@ -82,7 +86,7 @@ pub(super) fn simulate(
         function,
         source,
         RecordingInvocationAuthMode::recording(false, seed[0].is_multiple_of(2)),
-        ledger_info(ledger),
+        ledger_info(ledger, false),
         Rc::new(Snapshot(Arc::clone(state))),
         seed,
         &mut Vec::new(),
@@ -108,20 +112,31 @@ pub(super) fn simulate(
     }))
 }
 
+/// A call as its transaction makes it.
+pub(super) struct Call<'a> {
+    pub(super) operation: &'a InvokeHostFunctionOp,
+    pub(super) data: &'a SorobanTransactionData,
+    pub(super) source: &'a AccountId,
+    pub(super) transaction_bytes: usize,
+    /// What its contracts' chance comes from.
+    pub(super) seed: [u8; 32],
+    /// Whether it came from outside.
+    pub(super) is_submitted: bool,
+}
+
 /// Runs the call of a signed transaction and writes what it changed.
 pub(super) fn execute(
     state: &mut LedgerState,
     ledger: &OpenLedger<'_>,
-    call: &InvokeHostFunctionOp,
-    data: &SorobanTransactionData,
-    source: &AccountId,
-    transaction_bytes: usize,
-    seed: [u8; 32],
+    call: &Call<'_>,
 ) -> Result<Execution, SandboxError> {
-    let Some(entries) = load_footprint(state, ledger.sequence, &data.resources)? else {
+    let Call { operation, data, source, transaction_bytes, seed, is_submitted } = *call;
+    let restored = restored_indices(data);
+    let lifetime = min_persistent_ttl(is_submitted);
+    let Some(entries) = load_footprint(state, ledger.sequence, data, lifetime)? else {
         return Ok(Execution::failed(invoked(InvokeHostFunctionResult::EntryArchived)));
     };
-    let auth = call
+    let auth = operation
         .auth
         .iter()
         .map(|entry| entry.to_xdr(Limits::none()))
@@ -130,24 +145,31 @@ pub(super) fn execute(
     let outcome = e2e_invoke::invoke_host_function(
         &budget,
         false,
-        call.host_function.to_xdr(Limits::none())?,
+        operation.host_function.to_xdr(Limits::none())?,
         data.resources.to_xdr(Limits::none())?,
-        &[],
+        restored,
         source.to_xdr(Limits::none())?,
         auth.into_iter(),
-        ledger_info(ledger),
+        ledger_info(ledger, is_submitted),
         entries.into_iter(),
         seed.to_vec(),
         &mut Vec::new(),
         None,
         modules(state, &data.resources)?,
-    )
-    .map_err(|error| host_error("execute a call", &error))?;
+    );
     let used = budget.get_cpu_insns_consumed().map_err(|error| host_error("meter", &error))?;
     if used > u64::from(data.resources.instructions) {
         let result = InvokeHostFunctionResult::ResourceLimitExceeded;
         return Ok(Execution::failed(invoked(result)));
     }
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        // A stranger's transaction may ask for what the host refuses as a whole.
+        Err(_) if is_submitted => {
+            return Ok(Execution::failed(invoked(InvokeHostFunctionResult::Trapped)));
+        }
+        Err(error) => return Err(host_error("execute a call", &error)),
+    };
     let HostResult { encoded_invoke_result: Ok(value), ledger_changes, encoded_contract_events } =
         outcome
     else {
@@ -163,6 +185,12 @@ pub(super) fn execute(
         return Ok(Execution::failed(invoked(result)));
     }
 
+    let new_values = ledger_changes.iter().filter_map(|change| change.encoded_new_value.as_ref());
+    if new_values.map(Vec::len).sum::<usize>() > data.resources.write_bytes as usize {
+        let result = InvokeHostFunctionResult::ResourceLimitExceeded;
+        return Ok(Execution::failed(invoked(result)));
+    }
+
     let return_value = ScVal::from_xdr(value, Limits::none())?;
     let events = encoded_contract_events
         .into_iter()
@@ -173,13 +201,18 @@ pub(super) fn execute(
         events: events.as_slice().try_into()?,
     };
     let digest = Sha256::digest(preimage.to_xdr(Limits::none())?);
+    let footprint = &data.resources.footprint.read_write;
+    let restored = restored.iter().filter_map(|index| footprint.get(*index as usize));
+    let mut changes = footprint::bring_back(
+        state,
+        ledger.sequence,
+        restored,
+        ledger.sequence.saturating_add(lifetime - 1),
+    )?;
+    changes.extend(write_changes(state, ledger.sequence, ledger_changes)?);
     Ok(Execution {
         result: invoked(InvokeHostFunctionResult::Success(Hash(digest.into()))),
-        effects: Some(Effects {
-            changes: write_changes(state, ledger.sequence, ledger_changes)?,
-            events,
-            return_value: Some(return_value),
-        }),
+        effects: Some(Effects { changes, events, return_value: Some(return_value) }),
         refundable_used: refundable + rent,
         rent_fee: rent,
     })
@@ -191,19 +224,35 @@ fn invoked(result: InvokeHostFunctionResult) -> OperationResultTr {
 
 type EncodedEntry = (Option<Vec<u8>>, Option<TtlLedgerEntryMeta>);
 
-/// The entries of a footprint in its order, or `None` when a persistent one is archived.
+/// Places in the read-write footprint of entries that are restored before the call (CAP-66).
+fn restored_indices(data: &SorobanTransactionData) -> &[u32] {
+    match &data.ext {
+        SorobanTransactionDataExt::V0 => &[],
+        SorobanTransactionDataExt::V1(resources) => &resources.archived_soroban_entries,
+    }
+}
+
+/// The entries of a footprint in its order, or `None` when a persistent one is archived that the call does not
+/// restore, for `lifetime` ledgers.
 fn load_footprint(
     state: &LedgerState,
     sequence: u32,
-    resources: &SorobanResources,
+    data: &SorobanTransactionData,
+    lifetime: u32,
 ) -> Result<Option<Vec<EncodedEntry>>, SandboxError> {
-    let footprint = &resources.footprint;
+    let (footprint, restored) = (&data.resources.footprint, restored_indices(data));
     let mut entries = Vec::new();
-    for key in footprint.read_only.iter().chain(footprint.read_write.iter()) {
-        let live_until = state.live_until(key)?;
-        let expired = live_until.is_some_and(|last| last < sequence);
+    let places = (0u32..).map(Some).zip(footprint.read_write.iter());
+    let keys = footprint.read_only.iter().map(|key| (None, key));
+    for (place, key) in keys.chain(places) {
+        let mut live_until = state.live_until(key)?;
+        let mut expired = live_until.is_some_and(|last| last < sequence);
         if expired && !is_temporary(key) {
-            return Ok(None);
+            if place.is_none_or(|place| !restored.contains(&place)) {
+                return Ok(None);
+            }
+            expired = false;
+            live_until = Some(sequence.saturating_add(lifetime - 1));
         }
         let Some(entry) = state.get(key).filter(|_| !expired) else {
             entries.push((None, None));
@@ -232,7 +281,7 @@ fn write_changes(
     for change in host_changes.into_iter().rev() {
         let key = LedgerKey::from_xdr(&change.encoded_key, Limits::none())?;
         if let Some(ttl) = &change.ttl_change
-            && ttl.new_live_until_ledger > ttl.old_live_until_ledger
+            && state.live_until(&key)?.is_none_or(|last| last < ttl.new_live_until_ledger)
         {
             let entry = ttl_entry(&key, ttl.new_live_until_ledger)?;
             changes.extend(state.write(entry, sequence)?);
@@ -250,7 +299,16 @@ fn write_changes(
     Ok(changes)
 }
 
-fn ledger_info(ledger: &OpenLedger<'_>) -> LedgerInfo {
+/// Shortest life of a persistent entry that a transaction makes or restores, in ledgers.
+pub(super) fn min_persistent_ttl(is_submitted: bool) -> u32 {
+    match is_submitted {
+        true => MIN_SUBMITTED_PERSISTENT_TTL,
+        false => MIN_PERSISTENT_TTL,
+    }
+}
+
+/// What the host is told of a ledger, for a transaction from outside or one of the sandbox's own.
+pub(super) fn ledger_info(ledger: &OpenLedger<'_>, is_submitted: bool) -> LedgerInfo {
     LedgerInfo {
         protocol_version: PROTOCOL,
         sequence_number: ledger.sequence,
@@ -258,7 +316,7 @@ fn ledger_info(ledger: &OpenLedger<'_>) -> LedgerInfo {
         network_id: ledger.network.0,
         base_reserve: BASE_RESERVE,
         min_temp_entry_ttl: MIN_TEMPORARY_TTL,
-        min_persistent_entry_ttl: MIN_PERSISTENT_TTL,
+        min_persistent_entry_ttl: min_persistent_ttl(is_submitted),
         max_entry_ttl: MAX_TTL,
     }
 }

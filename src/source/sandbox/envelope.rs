@@ -105,6 +105,8 @@ pub(super) struct SignedTransaction {
     pub(super) inner_hash: Hash,
     /// SHA-256 of the envelope with its signatures, which orders transaction sets.
     pub(super) content_hash: [u8; 32],
+    /// Whether it came from outside.
+    pub(super) is_submitted: bool,
 }
 
 impl SignedTransaction {
@@ -114,7 +116,27 @@ impl SignedTransaction {
         inner_hash: [u8; 32],
     ) -> Result<Self, SandboxError> {
         let content_hash = Sha256::digest(envelope.to_xdr(Limits::none())?).into();
-        Ok(Self { envelope, hash: Hash(hash), inner_hash: Hash(inner_hash), content_hash })
+        let (hash, inner_hash) = (Hash(hash), Hash(inner_hash));
+        Ok(Self { envelope, hash, inner_hash, content_hash, is_submitted: false })
+    }
+
+    /// A transaction that came from outside, whatever its signatures are worth.
+    pub(super) fn submitted(
+        envelope: TransactionEnvelope,
+        network: &NetworkId,
+    ) -> Result<Self, SandboxError> {
+        let (hash, inner_hash) = match &envelope {
+            TransactionEnvelope::TxV0(_) => return Err(not_version_1()),
+            TransactionEnvelope::Tx(inner) => {
+                let hash = inner.tx.hash(network.0)?;
+                (hash, hash)
+            }
+            TransactionEnvelope::TxFeeBump(bump) => {
+                let FeeBumpTransactionInnerTx::Tx(inner) = &bump.tx.inner_tx;
+                (bump.tx.hash(network.0)?, inner.tx.hash(network.0)?)
+            }
+        };
+        Ok(Self { is_submitted: true, ..Self::new(envelope, hash, inner_hash)? })
     }
 
     /// The inner transaction's envelope.
@@ -125,9 +147,7 @@ impl SignedTransaction {
                 let FeeBumpTransactionInnerTx::Tx(inner) = &bump.tx.inner_tx;
                 Ok(inner)
             }
-            TransactionEnvelope::TxV0(_) => {
-                Err(SandboxError::Inconsistent("an envelope of version 0".to_owned()))
-            }
+            TransactionEnvelope::TxV0(_) => Err(not_version_1()),
         }
     }
 
@@ -160,6 +180,15 @@ impl SignedTransaction {
         let inclusion = i64::from(BASE_FEE) * i64::try_from(operations).unwrap_or(i64::MAX);
         Ok(inclusion + self.soroban()?.map_or(0, |data| data.resource_fee))
     }
+}
+
+/// Whose operation it is: its own source, or that of its transaction.
+pub(super) fn operation_source(operation: &Operation, tx: &Transaction) -> [u8; 32] {
+    ed25519(operation.source_account.as_ref().unwrap_or(&tx.source_account))
+}
+
+fn not_version_1() -> SandboxError {
+    SandboxError::Inconsistent("an envelope of version 0".to_owned())
 }
 
 /// The key of an account, without the id that a muxed form adds.

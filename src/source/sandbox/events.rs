@@ -34,7 +34,7 @@ pub(super) fn movement(
     let mut topics = vec![symbol(name)?];
     topics.extend(parties.into_iter().map(address));
     topics.push(ScVal::String(ScString(known.name.as_str().try_into()?)));
-    event(known, topics, data)
+    event(&known, topics, data)
 }
 
 /// The event of a fee taken (positive) before all transactions or given back (negative) after them.

@@ -16,7 +16,7 @@ pub(super) const BASE_RESERVE: u32 = 5_000_000;
 pub(super) const RENT_FEE_PER_1KB: i64 = 1_000;
 
 /// The public network's prices, rounded; in stroops.
-fn configuration() -> FeeConfiguration {
+pub(super) fn configuration() -> FeeConfiguration {
     FeeConfiguration {
         fee_per_instruction_increment: 25,
         fee_per_disk_read_entry: 6_250,
@@ -65,15 +65,19 @@ pub(super) fn resource_fee(
 
 /// Rent for entries that were created, extended or enlarged in ledger `sequence`.
 pub(super) fn rent_fee(changes: &[LedgerEntryRentChange], sequence: u32) -> i64 {
+    compute_rent_fee(changes, &rent_configuration(), sequence)
+}
+
+/// What rent is computed from, in stroops.
+pub(super) fn rent_configuration() -> RentFeeConfiguration {
     let prices = configuration();
-    let rent = RentFeeConfiguration {
+    RentFeeConfiguration {
         fee_per_write_1kb: prices.fee_per_write_1kb,
         fee_per_rent_1kb: RENT_FEE_PER_1KB,
         fee_per_write_entry: prices.fee_per_write_entry,
         persistent_rent_rate_denominator: 1_215,
         temporary_rent_rate_denominator: 2_430,
-    };
-    compute_rent_fee(changes, &rent, sequence)
+    }
 }
 
 pub(super) fn saturate(size: usize) -> u32 {

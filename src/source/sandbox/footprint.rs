@@ -8,7 +8,7 @@ use stellar_xdr::{
 
 use super::SandboxError;
 use super::close::OpenLedger;
-use super::contracts::{Effects, Execution, MIN_PERSISTENT_TTL};
+use super::contracts::{Effects, Execution};
 use super::fees::{rent_fee, resource_fee};
 use super::state::{LedgerState, is_temporary, ttl_entry};
 use super::wasm::rent_size;
@@ -30,11 +30,12 @@ pub(super) fn extension_rent(
     Ok(Some(rent_change(key, size, (size, old), until)))
 }
 
-/// Rent for bringing back `key`, which has expired; `None` when it is live or was never there.
+/// Rent for bringing back `key`, which has expired, for `lifetime` ledgers; `None` when it is live or was never there.
 pub(super) fn restoration_rent(
     state: &LedgerState,
     sequence: u32,
     key: &LedgerKey,
+    lifetime: u32,
 ) -> Result<Option<LedgerEntryRentChange>, SandboxError> {
     let (Some(entry), Some(old)) = (state.get(key), state.live_until(key)?) else {
         return Ok(None);
@@ -43,7 +44,7 @@ pub(super) fn restoration_rent(
         return Ok(None);
     }
     let size = rent_size(entry)?;
-    Ok(Some(rent_change(key, size, (0, 0), sequence.saturating_add(MIN_PERSISTENT_TTL - 1))))
+    Ok(Some(rent_change(key, size, (0, 0), sequence.saturating_add(lifetime - 1))))
 }
 
 /// ExtendFootprintTTL: every live entry of the read-only footprint lives `extend_to` ledgers more.
@@ -81,10 +82,11 @@ pub(super) fn restore(
     ledger: &OpenLedger<'_>,
     data: &SorobanTransactionData,
     transaction_bytes: usize,
+    lifetime: u32,
 ) -> Result<Execution, SandboxError> {
     let (mut keys, mut rents) = (Vec::new(), Vec::new());
     for key in data.resources.footprint.read_write.iter() {
-        if let Some(rent) = restoration_rent(state, ledger.sequence, key)? {
+        if let Some(rent) = restoration_rent(state, ledger.sequence, key, lifetime)? {
             keys.push(key);
             rents.push(rent);
         }
@@ -93,10 +95,26 @@ pub(super) fn restore(
         let result = RestoreFootprintResult::InsufficientRefundableFee;
         return Ok(Execution::failed(OperationResultTr::RestoreFootprint(result)));
     };
+    let until = ledger.sequence.saturating_add(lifetime - 1);
+    let changes = bring_back(state, ledger.sequence, keys, until)?;
+    let result = OperationResultTr::RestoreFootprint(RestoreFootprintResult::Success);
+    Ok(kept_alive(result, changes, rent_fee))
+}
+
+/// Makes expired entries live again, and returns their new TTLs and then themselves, as RESTORED. Those that are
+/// live are passed over.
+pub(super) fn bring_back<'k>(
+    state: &mut LedgerState,
+    sequence: u32,
+    keys: impl IntoIterator<Item = &'k LedgerKey>,
+    until: u32,
+) -> Result<Vec<LedgerEntryChange>, SandboxError> {
     let (mut lifetimes, mut restored) = (Vec::new(), Vec::new());
-    for (key, rent) in keys.into_iter().zip(rents) {
-        let ttl = ttl_entry(key, rent.new_live_until_ledger)?;
-        let written = state.write(ttl, ledger.sequence)?;
+    for key in keys {
+        if state.live_until(key)?.is_none_or(|last| last >= sequence) {
+            continue;
+        }
+        let written = state.write(ttl_entry(key, until)?, sequence)?;
         lifetimes.extend(written.into_iter().filter_map(|change| match change {
             LedgerEntryChange::Updated(ttl) => Some(LedgerEntryChange::Restored(ttl)),
             _ => None,
@@ -104,8 +122,7 @@ pub(super) fn restore(
         restored.extend(state.get(key).cloned().map(LedgerEntryChange::Restored));
     }
     lifetimes.append(&mut restored);
-    let result = OperationResultTr::RestoreFootprint(RestoreFootprintResult::Success);
-    Ok(kept_alive(result, lifetimes, rent_fee))
+    Ok(lifetimes)
 }
 
 fn rent_change(

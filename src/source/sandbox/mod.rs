@@ -15,6 +15,7 @@
 mod actors;
 mod apply;
 mod assets;
+mod batch;
 mod bootstrap;
 mod classic;
 mod close;
@@ -26,10 +27,12 @@ mod events;
 mod fees;
 mod footprint;
 mod market;
+mod now;
 mod plan;
 mod requests;
 mod snapshot;
 mod state;
+mod submitted;
 #[cfg(test)]
 mod tests;
 mod traffic;
@@ -40,17 +43,22 @@ mod wasm;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerEntryExt, Limits, WriteXdr};
+use stellar_xdr::{
+    LedgerCloseMeta, LedgerEntry, LedgerEntryData, LedgerEntryExt, Limits, WriteXdr,
+};
 
 use crate::domain::{ContractId, LedgerSeq, Network};
 
+pub use batch::{Batch, Closed, FIRST_BATCH_LEDGER, Funding};
+pub use now::{AuthMode, Simulated};
 pub use requests::Request;
 
 use actors::Cast;
 use assets::Assets;
 use close::{OpenLedger, TOTAL_COINS, Tip, close_ledger};
-use close_times::Milliseconds;
+use close_times::{Closes, Milliseconds};
 use dice::Dice;
+use envelope::SignedTransaction;
 use plan::Planner;
 use state::LedgerState;
 use traffic::Visitors;
@@ -264,9 +272,33 @@ impl Sandbox {
         requests: &[Request],
         dropped: bool,
     ) -> Result<Vec<u8>, SandboxError> {
-        let latest = self.tip.header.ledger_seq;
-        let sequence = latest.checked_add(1).ok_or(SandboxError::LastLedger(latest))?;
+        let sequence = self.next_sequence()?;
         let closes = self.closes(sequence, close_time);
+        let (meta, _) = self.close_with(sequence, closes, requests, None, dropped)?;
+        Ok(meta.to_xdr(Limits::none())?)
+    }
+
+    fn close_batch(&mut self, batch: &Batch) -> Result<Closed, SandboxError> {
+        let sequence = self.next_sequence()?;
+        let closes = batch::closes(&self.tip, batch);
+        let (meta, funding) = self.close_with(sequence, closes, &[], Some(batch), false)?;
+        batch::closed(&meta, funding)
+    }
+
+    fn next_sequence(&self) -> Result<u32, SandboxError> {
+        let latest = self.tip.header.ledger_seq;
+        latest.checked_add(1).ok_or(SandboxError::LastLedger(latest))
+    }
+
+    /// Closes a ledger; the transaction is the one that gives coins.
+    fn close_with(
+        &mut self,
+        sequence: u32,
+        closes: Closes,
+        requests: &[Request],
+        batch: Option<&Batch>,
+        dropped: bool,
+    ) -> Result<(LedgerCloseMeta, Option<SignedTransaction>), SandboxError> {
         let ledger = OpenLedger {
             network: self.config.network.id(),
             assets: &self.assets,
@@ -276,7 +308,14 @@ impl Sandbox {
             dropped,
         };
         let dice = Dice::for_ledger(self.config.seed, sequence);
+        let mut visitors = self.visitors.clone();
         let mut planner = Planner::new(&self.cast, &ledger, &self.state, dice);
+        let funding = match batch {
+            Some(batch) if sequence >= FIRST_BATCH_LEDGER.0 => {
+                batch::plan(self, &mut planner, batch)?
+            }
+            _ => None,
+        };
         requests::plan(&mut planner, requests)?;
         if sequence <= bootstrap::LAST_LEDGER {
             bootstrap::plan(&mut planner, sequence)?;
@@ -284,7 +323,7 @@ impl Sandbox {
             let (fewest, most) = self.config.transactions_per_ledger.clone().into_inner();
             let more = planner.dice.below((most - fewest) as u64 + 1);
             let count = fewest + usize::try_from(more).unwrap_or(0);
-            traffic::plan(&mut planner, &mut self.visitors, count)?;
+            traffic::plan(&mut planner, &mut visitors, count)?;
             let open = self.market_from.is_some_and(|from| sequence >= from.0);
             if open && !planner.is_empty() {
                 market::plan(&mut planner)?;
@@ -294,10 +333,14 @@ impl Sandbox {
             }
         }
         let transactions = planner.into_transactions();
+        let funding = funding.and_then(|hash| {
+            transactions.iter().find(|transaction| transaction.hash.0 == hash).cloned()
+        });
         let (tip, meta) =
             close_ledger(&self.tip, &mut self.state, &ledger, transactions, &self.cast.validator)?;
         self.tip = tip;
-        Ok(meta.to_xdr(Limits::none())?)
+        self.visitors = visitors;
+        Ok((meta, funding))
     }
 
     /// Makes ledgers up to and including `sequence` without keeping them.

@@ -20,7 +20,7 @@ use super::actors::{Actor, Cast};
 use super::assets::{KnownAsset, byte_string, symbol};
 use super::classic::spendable;
 use super::close::OpenLedger;
-use super::contracts::simulate;
+use super::contracts::{MIN_PERSISTENT_TTL, simulate};
 use super::dice::Dice;
 use super::envelope::{Draft, SignedTransaction};
 use super::fees::{rent_fee, resource_fee, saturate};
@@ -53,6 +53,26 @@ impl<'a> Planner<'a> {
         dice: Dice,
     ) -> Self {
         Self { cast, ledger, state, dice, busy: BTreeSet::new(), transactions: Vec::new() }
+    }
+
+    /// Adds transactions that came from outside; their sources send no other in this ledger.
+    pub(super) fn add_submitted(
+        &mut self,
+        transaction: SignedTransaction,
+    ) -> Result<(), SandboxError> {
+        self.busy.insert(transaction.source()?);
+        self.transactions.push(transaction);
+        Ok(())
+    }
+
+    /// Whether an account sends a transaction in this ledger.
+    pub(super) fn is_busy(&self, key: &[u8; 32]) -> bool {
+        self.busy.contains(key)
+    }
+
+    /// Hash of the transaction that was submitted last.
+    pub(super) fn latest_hash(&self) -> Option<[u8; 32]> {
+        self.transactions.last().map(|transaction| transaction.hash.0)
     }
 
     /// Whether nobody has sent a transaction yet.
@@ -213,7 +233,9 @@ impl<'a> Planner<'a> {
 
     /// Restores `key` when it has expired; `false` while it is live.
     pub(super) fn restore(&mut self, source: &Actor, key: LedgerKey) -> Result<bool, SandboxError> {
-        let Some(rent) = restoration_rent(self.state, self.ledger.sequence, &key)? else {
+        let Some(rent) =
+            restoration_rent(self.state, self.ledger.sequence, &key, MIN_PERSISTENT_TTL)?
+        else {
             return Ok(false);
         };
         let bytes = match self.state.get(&key) {

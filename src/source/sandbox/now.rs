@@ -1,0 +1,303 @@
+//! What the ledger holds now, and what a transaction would do to it: for clients that prepare one.
+
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+
+use soroban_env_host::budget::Budget;
+use soroban_env_host::e2e_invoke::RecordingInvocationAuthMode;
+use soroban_env_host::xdr::{ContractCostParamEntry, ContractCostParams, ContractCostType};
+use soroban_env_host::{HostError, LedgerInfo};
+use soroban_simulation::NetworkConfig;
+use soroban_simulation::simulation::{
+    InvokeHostFunctionSimulationResult, SimulationAdjustmentConfig, simulate_extend_ttl_op,
+    simulate_invoke_host_function_op, simulate_restore_op,
+};
+use stellar_xdr::{
+    AccountId, DiagnosticEvent, ExtensionPoint, LedgerEntry, LedgerKey, Operation, OperationBody,
+    PublicKey, ScVal, SorobanAuthorizationEntry, SorobanTransactionData, TransactionExt,
+    TransactionV1Envelope, Uint256,
+};
+
+use super::close::OpenLedger;
+use super::contracts::{host_error, ledger_info};
+use super::envelope::operation_source;
+use super::fees;
+use super::state::Snapshot;
+use super::submitted::MOST_INSTRUCTIONS;
+use super::{Sandbox, SandboxError};
+
+/// Bytes of memory that a call may take, as the host has it by default.
+const MEMORY: u32 = 41_943_040;
+
+/// How what has to be authorised is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthMode {
+    /// The operation's authorisations are checked.
+    Enforce,
+    /// What has to be authorised is recorded.
+    Record {
+        /// Also calls that somebody would authorise without being asked by the transaction itself.
+        allow_nonroot: bool,
+        /// In the form of protocol 27 that names the address (CAP-71).
+        upgraded: bool,
+    },
+}
+
+/// What a transaction would do.
+#[derive(Debug)]
+pub struct Simulated {
+    /// What is to be put into the transaction, with the resource fee in it; none when it would fail.
+    pub data: Option<SorobanTransactionData>,
+    /// Why it would fail.
+    pub error: Option<String>,
+    /// What a call returns, and what has to be authorised for it.
+    pub result: Option<(ScVal, Vec<SorobanAuthorizationEntry>)>,
+    /// Events, those for finding mistakes included.
+    pub events: Vec<DiagnosticEvent>,
+    /// Entries before and after.
+    pub changes: Vec<(Option<LedgerEntry>, Option<LedgerEntry>)>,
+}
+
+impl Simulated {
+    fn failed(error: String, events: Vec<DiagnosticEvent>) -> Self {
+        Self { data: None, error: Some(error), result: None, events, changes: Vec::new() }
+    }
+
+    fn kept_alive(data: SorobanTransactionData) -> Self {
+        let (events, changes) = (Vec::new(), Vec::new());
+        Self { data: Some(data), error: None, result: None, events, changes }
+    }
+}
+
+impl Sandbox {
+    /// An entry, and the last ledger in which it is live if it has a lifetime: 0 for one that is archived.
+    ///
+    /// # Errors
+    /// By a defect of the sandbox.
+    pub fn entry(
+        &self,
+        key: &LedgerKey,
+    ) -> Result<Option<(LedgerEntry, Option<u32>)>, SandboxError> {
+        let Some(entry) = self.state.get(key) else { return Ok(None) };
+        let live_until = self.state.live_until(key)?;
+        let is_expired = live_until.is_some_and(|last| last < self.tip.header.ledger_seq);
+        if is_expired && super::state::is_temporary(key) {
+            return Ok(None);
+        }
+        let live_until = live_until.map(|last| if is_expired { 0 } else { last });
+        Ok(Some((entry.clone(), live_until)))
+    }
+
+    /// What a transaction of one contract operation would do in the next ledger. `leeway` is added to its
+    /// instructions.
+    ///
+    /// # Errors
+    /// By a defect of the sandbox; a failure of the call is in the answer.
+    pub fn simulate(
+        &self,
+        envelope: &TransactionV1Envelope,
+        mode: AuthMode,
+        leeway: u32,
+    ) -> Result<Simulated, SandboxError> {
+        let tx = &envelope.tx;
+        let [operation] = tx.operations.as_slice() else {
+            return Ok(Simulated::failed(
+                "Transaction contains more than one operation".to_owned(),
+                Vec::new(),
+            ));
+        };
+        let header = &self.tip.header;
+        let ledger = OpenLedger {
+            network: self.config.network.id(),
+            assets: &self.assets,
+            sequence: header.ledger_seq.saturating_add(1),
+            close_time: header.scp_value.close_time.0.saturating_add(1),
+            close_time_ms: None,
+            dropped: false,
+        };
+        let info = ledger_info(&ledger, true);
+        let config = network_config(&info)?;
+        let mut adjustment = SimulationAdjustmentConfig::default_adjustment();
+        let instructions = &mut adjustment.instructions;
+        instructions.additive_factor = instructions.additive_factor.max(leeway);
+        let snapshot = Snapshot(Arc::clone(&self.state));
+        let footprint = match &tx.ext {
+            TransactionExt::V1(data) => data.resources.footprint.clone(),
+            TransactionExt::V0 => Default::default(),
+        };
+        let kept = match &operation.body {
+            OperationBody::InvokeHostFunction(_) => {
+                return self.simulate_call(operation, tx, mode, &config, &adjustment, &info);
+            }
+            OperationBody::ExtendFootprintTtl(op) => {
+                let keys = &footprint.read_only;
+                simulate_extend_ttl_op(&snapshot, &config, &adjustment, &info, keys, op.extend_to)
+                    .map(|simulated| simulated.transaction_data)
+            }
+            OperationBody::RestoreFootprint(_) => {
+                let keys = &footprint.read_write;
+                simulate_restore_op(&snapshot, &config, &adjustment, &info, keys)
+                    .map(|simulated| simulated.transaction_data)
+            }
+            other => {
+                let error =
+                    format!("Transaction contains unsupported operation type: {}", other.name());
+                return Ok(Simulated::failed(error, Vec::new()));
+            }
+        };
+        Ok(match kept {
+            Ok(data) => Simulated::kept_alive(data),
+            Err(error) => Simulated::failed(format!("{error:#}"), Vec::new()),
+        })
+    }
+
+    fn simulate_call(
+        &self,
+        operation: &Operation,
+        tx: &stellar_xdr::Transaction,
+        mode: AuthMode,
+        config: &NetworkConfig,
+        adjustment: &SimulationAdjustmentConfig,
+        info: &LedgerInfo,
+    ) -> Result<Simulated, SandboxError> {
+        let OperationBody::InvokeHostFunction(call) = &operation.body else {
+            return Err(SandboxError::Inconsistent("a call that is none".to_owned()));
+        };
+        let mode = match mode {
+            AuthMode::Enforce => RecordingInvocationAuthMode::Enforcing(call.auth.to_vec()),
+            AuthMode::Record { allow_nonroot, upgraded } => {
+                RecordingInvocationAuthMode::recording(!allow_nonroot, upgraded)
+            }
+        };
+        let source = operation_source(operation, tx);
+        let simulated = simulate_invoke_host_function_op(
+            Rc::new(Snapshot(Arc::clone(&self.state))),
+            config,
+            adjustment,
+            info,
+            call.host_function.clone(),
+            mode,
+            &AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(source))),
+            // Chance that nobody can know before: the hash of the newest ledger.
+            self.tip.hash,
+            true,
+        );
+        let InvokeHostFunctionSimulationResult {
+            invoke_result,
+            auth,
+            diagnostic_events,
+            transaction_data,
+            modified_entries,
+            ..
+        } = match simulated {
+            Ok(simulated) => simulated,
+            Err(error) => return Ok(Simulated::failed(format!("{error:#}"), Vec::new())),
+        };
+        let (value, data) = match (invoke_result, transaction_data) {
+            (Ok(value), Some(data)) => (value, data),
+            (Ok(_), None) => {
+                let error = "the call cannot be simulated".to_owned();
+                return Ok(Simulated::failed(error, diagnostic_events));
+            }
+            (Err(error), _) => {
+                return Ok(Simulated::failed(failure(&error), diagnostic_events));
+            }
+        };
+        let changes =
+            modified_entries.into_iter().map(|diff| (diff.state_before, diff.state_after));
+        Ok(Simulated {
+            data: Some(data),
+            error: None,
+            result: Some((value, auth)),
+            events: diagnostic_events,
+            changes: changes.filter(|(before, after)| before != after).collect(),
+        })
+    }
+}
+
+fn failure(error: &HostError) -> String {
+    format!("host invocation failed\n\nCaused by:\n    {error}")
+}
+
+/// The sandbox's prices and limits as a simulation takes them.
+fn network_config(info: &LedgerInfo) -> Result<NetworkConfig, SandboxError> {
+    let (cpu, memory) = cost_params()?;
+    Ok(NetworkConfig {
+        fee_configuration: fees::configuration(),
+        rent_fee_configuration: fees::rent_configuration(),
+        tx_max_instructions: i64::from(MOST_INSTRUCTIONS),
+        tx_memory_limit: MEMORY,
+        cpu_cost_params: cpu,
+        memory_cost_params: memory,
+        min_temp_entry_ttl: info.min_temp_entry_ttl,
+        min_persistent_entry_ttl: info.min_persistent_entry_ttl,
+        max_entry_ttl: info.max_entry_ttl,
+    })
+}
+
+/// What the host charges by default for each kind of work, which it does not tell: it is asked to charge for nothing
+/// and for 128 units, in which the linear part is counted.
+fn cost_params() -> Result<(ContractCostParams, ContractCostParams), SandboxError> {
+    type Both = (ContractCostParams, ContractCostParams);
+    static KNOWN: OnceLock<Both> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known.clone());
+    }
+    let charged = |kind, input| -> Result<(u64, u64), HostError> {
+        let budget = Budget::default();
+        budget.reset_unlimited()?;
+        budget.charge(kind, input)?;
+        Ok((budget.get_cpu_insns_consumed()?, budget.get_mem_bytes_consumed()?))
+    };
+    let measured = || -> Result<(Vec<_>, Vec<_>), HostError> {
+        let (mut cpu, mut memory) = (Vec::new(), Vec::new());
+        let entry = |nothing: u64, units: u64| ContractCostParamEntry {
+            ext: ExtensionPoint::V0,
+            const_term: i64::try_from(nothing).unwrap_or(i64::MAX),
+            linear_term: i64::try_from(units - nothing).unwrap_or(i64::MAX),
+        };
+        for kind in ContractCostType::variants() {
+            // Work of which there is always the same takes no number, and the other kind takes one.
+            let (nothing, units) = match charged(kind, None) {
+                Ok(always) => (always, always),
+                Err(_) => (charged(kind, Some(0))?, charged(kind, Some(128))?),
+            };
+            cpu.push(entry(nothing.0, units.0));
+            memory.push(entry(nothing.1, units.1));
+        }
+        Ok((cpu, memory))
+    };
+    let (cpu, memory) = measured().map_err(|error| host_error("say what it charges", &error))?;
+    let both = (ContractCostParams(cpu.try_into()?), ContractCostParams(memory.try_into()?));
+    Ok(KNOWN.get_or_init(|| both).clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A budget of what was found charges as the host's own does, for every kind of work and any amount.
+    #[test]
+    fn charges_are_those_of_the_host() {
+        let (cpu, memory) = cost_params().unwrap();
+        for kind in ContractCostType::variants() {
+            for amount in [None, Some(0), Some(1), Some(127), Some(128), Some(1_000_003)] {
+                let (own, found) = (
+                    Budget::default(),
+                    Budget::try_from_configs(u64::MAX, u64::MAX, cpu.clone(), memory.clone()),
+                );
+                let found = found.unwrap();
+                own.reset_unlimited().unwrap();
+                let charged =
+                    (own.charge(kind, amount).is_ok(), found.charge(kind, amount).is_ok());
+                assert_eq!(charged.0, charged.1, "{kind:?} {amount:?}");
+                let counts = |budget: &Budget| {
+                    let (cpu, memory) =
+                        (budget.get_cpu_insns_consumed(), budget.get_mem_bytes_consumed());
+                    (cpu.unwrap(), memory.unwrap())
+                };
+                assert_eq!(counts(&own), counts(&found), "{kind:?} {amount:?}");
+            }
+        }
+    }
+}

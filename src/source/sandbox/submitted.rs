@@ -1,0 +1,412 @@
+//! Transactions that come from outside: what is checked before one is taken, as a node does (`checkValid`), and the
+//! ledger that has them in it.
+
+use ed25519_dalek::{Signature, VerifyingKey};
+use stellar_xdr::{
+    AccountId, CreateAccountResult, DecoratedSignature, ExtendFootprintTtlResult,
+    FeeBumpTransactionInnerTx, InnerTransactionResultResult as Verdict, LedgerKey, Operation,
+    OperationBody, OperationResult, OperationResultTr, PaymentResult, Preconditions, PublicKey,
+    RestoreFootprintResult, SetOptionsOp, SorobanTransactionData, SorobanTransactionDataExt,
+    TimeBounds, Transaction, TransactionEnvelope, TransactionExt, TransactionResult,
+    TransactionResultExt, Uint256, WriteXdr,
+};
+
+use super::apply::result_of;
+use super::classic::spendable;
+use super::contracts::MAX_TTL;
+use super::envelope::{SignedTransaction, operation_source};
+use super::fees::{BASE_FEE, resource_fee};
+use super::state::{has_lifetime, is_temporary};
+use super::{Sandbox, SandboxError};
+
+/// Instructions that a transaction may declare, as on the public network.
+pub(super) const MOST_INSTRUCTIONS: u32 = 100_000_000;
+/// Keys of a footprint, both kinds together.
+const MOST_KEYS: usize = 200;
+/// Bytes that a transaction may read from the disk, and write.
+const MOST_BYTES: u32 = 200 * 1024;
+/// Bytes of a transaction with its signatures: room for the largest module.
+pub(super) const MOST_TRANSACTION_BYTES: usize = 132_096;
+
+impl Sandbox {
+    /// Whether a transaction could be applied in the next ledger, if that closed at `now` (Unix seconds); otherwise
+    /// the result that a node answers.
+    ///
+    /// # Errors
+    /// [`SandboxError::Xdr`] when the envelope cannot be hashed.
+    pub fn check(
+        &self,
+        envelope: &TransactionEnvelope,
+        now: u64,
+    ) -> Result<Result<(), TransactionResult>, SandboxError> {
+        if matches!(envelope, TransactionEnvelope::TxV0(_)) {
+            return Ok(Err(TransactionResult {
+                fee_charged: 0,
+                result: stellar_xdr::TransactionResultResult::TxNotSupported,
+                ext: TransactionResultExt::V0,
+            }));
+        }
+        let signed = SignedTransaction::submitted(envelope.clone(), self.config.network.id())?;
+        let verdict = self.verdict(&signed, now)?;
+        Ok(match verdict {
+            None => Ok(()),
+            Some(verdict) => Err(TransactionResult {
+                fee_charged: 0,
+                result: result_of(&signed, verdict),
+                ext: TransactionResultExt::V0,
+            }),
+        })
+    }
+
+    /// Hash of a transaction on this network; none for an envelope of version 0.
+    ///
+    /// # Errors
+    /// [`SandboxError::Xdr`] when the envelope cannot be hashed.
+    pub fn hash(&self, envelope: &TransactionEnvelope) -> Result<[u8; 32], SandboxError> {
+        Ok(SignedTransaction::submitted(envelope.clone(), self.config.network.id())?.hash.0)
+    }
+
+    /// What is wrong with a transaction.
+    pub(super) fn verdict(
+        &self,
+        signed: &SignedTransaction,
+        now: u64,
+    ) -> Result<Option<Verdict>, SandboxError> {
+        let tx = &signed.inner()?.tx;
+        if let Some(verdict) = self.is_out_of_place(tx, now) {
+            return Ok(Some(verdict));
+        }
+        if let Some(verdict) = self.is_unpaid(signed, tx)? {
+            return Ok(Some(verdict));
+        }
+        if let Some(verdict) = self.is_unsigned(signed, tx)? {
+            return Ok(Some(verdict));
+        }
+        let malformed: Vec<_> =
+            tx.operations.iter().map(|operation| check_operation(operation, tx)).collect();
+        if malformed.iter().any(Option::is_some) {
+            let results = malformed
+                .into_iter()
+                .zip(tx.operations.iter())
+                .map(|(result, operation)| result.unwrap_or_else(|| succeeded(&operation.body)));
+            return Ok(Some(Verdict::TxFailed(results.collect::<Vec<_>>().try_into()?)));
+        }
+        Ok(None)
+    }
+
+    /// Conditions on time and order, and the form of a contract transaction.
+    fn is_out_of_place(&self, tx: &Transaction, now: u64) -> Option<Verdict> {
+        if tx.operations.is_empty() {
+            return Some(Verdict::TxMissingOperation);
+        }
+        let next = self.tip.header.ledger_seq.saturating_add(1);
+        let (times, ledgers) = match &tx.cond {
+            Preconditions::None => (None, None),
+            Preconditions::Time(times) => (Some(times), None),
+            Preconditions::V2(all) => {
+                let is_plain = all.min_seq_num.is_none()
+                    && all.min_seq_age.0 == 0
+                    && all.min_seq_ledger_gap == 0
+                    && all.extra_signers.is_empty();
+                if !is_plain {
+                    return Some(Verdict::TxNotSupported);
+                }
+                (all.time_bounds.as_ref(), all.ledger_bounds.as_ref())
+            }
+        };
+        if let Some(TimeBounds { min_time, max_time }) = times {
+            if min_time.0 > now {
+                return Some(Verdict::TxTooEarly);
+            }
+            if max_time.0 != 0 && max_time.0 < now {
+                return Some(Verdict::TxTooLate);
+            }
+        }
+        if let Some(ledgers) = ledgers {
+            if ledgers.min_ledger > next {
+                return Some(Verdict::TxTooEarly);
+            }
+            if ledgers.max_ledger != 0 && ledgers.max_ledger <= next {
+                return Some(Verdict::TxTooLate);
+            }
+        }
+        let of_contracts =
+            tx.operations.iter().filter(|operation| is_of_contracts(&operation.body));
+        match (of_contracts.count(), &tx.ext) {
+            (0, TransactionExt::V0) => None,
+            (1, TransactionExt::V1(data)) if tx.operations.len() == 1 => {
+                (!is_within_limits(data)).then_some(Verdict::TxSorobanInvalid)
+            }
+            (0, TransactionExt::V1(_)) | (_, TransactionExt::V0) => Some(Verdict::TxMalformed),
+            _ => Some(Verdict::TxSorobanInvalid),
+        }
+    }
+
+    /// Fee, balance and sequence number.
+    fn is_unpaid(
+        &self,
+        signed: &SignedTransaction,
+        tx: &Transaction,
+    ) -> Result<Option<Verdict>, SandboxError> {
+        let resource = match &tx.ext {
+            TransactionExt::V1(data) => {
+                let inner = TransactionEnvelope::Tx(signed.inner()?.clone());
+                let bytes = inner.to_xdr(stellar_xdr::Limits::none())?.len();
+                let fixed = resource_fee(&data.resources, 0, bytes).fixed;
+                if data.resource_fee < fixed
+                    || data.resource_fee > i64::from(u32::MAX)
+                    || bytes > MOST_TRANSACTION_BYTES
+                {
+                    return Ok(Some(Verdict::TxSorobanInvalid));
+                }
+                data.resource_fee
+            }
+            TransactionExt::V0 => 0,
+        };
+        let bid = match &signed.envelope {
+            TransactionEnvelope::TxFeeBump(bump) => bump.tx.fee,
+            _ => i64::from(tx.fee),
+        };
+        // A fee bump pays for itself as for one operation more (CAP-15).
+        let count = tx.operations.len() + usize::from(signed.is_fee_bump());
+        let least = i64::from(BASE_FEE) * i64::try_from(count).unwrap_or(i64::MAX);
+        if bid < resource.saturating_add(least) {
+            return Ok(Some(Verdict::TxInsufficientFee));
+        }
+        let Some(source) = self.state.account(&account(signed.source()?)) else {
+            return Ok(Some(Verdict::TxNoAccount));
+        };
+        if source.seq_num.0.checked_add(1) != Some(tx.seq_num.0) {
+            return Ok(Some(Verdict::TxBadSeq));
+        }
+        let Some(payer) = self.state.account(&account(signed.fee_source()?)) else {
+            return Ok(Some(Verdict::TxNoAccount));
+        };
+        Ok((spendable(payer) < bid).then_some(Verdict::TxInsufficientBalance))
+    }
+
+    /// Whether everybody has signed who must, and nobody else has.
+    fn is_unsigned(
+        &self,
+        signed: &SignedTransaction,
+        tx: &Transaction,
+    ) -> Result<Option<Verdict>, SandboxError> {
+        let mut signers = vec![ed25519_of_source(tx)];
+        signers.extend(tx.operations.iter().map(|operation| operation_source(operation, tx)));
+        signers.sort_unstable();
+        signers.dedup();
+        let verdict =
+            self.check_signatures(&signers, &signed.inner_hash.0, &signed.inner()?.signatures);
+        if verdict.is_some() {
+            return Ok(verdict);
+        }
+        let TransactionEnvelope::TxFeeBump(bump) = &signed.envelope else { return Ok(None) };
+        let FeeBumpTransactionInnerTx::Tx(_) = &bump.tx.inner_tx;
+        Ok(self.check_signatures(&[signed.fee_source()?], &signed.hash.0, &bump.signatures))
+    }
+
+    fn check_signatures(
+        &self,
+        signers: &[[u8; 32]],
+        payload: &[u8; 32],
+        signatures: &[DecoratedSignature],
+    ) -> Option<Verdict> {
+        let cast = &self.cast;
+        let own = cast.traders.iter().chain([&cast.root, &cast.issuer, &cast.validator]);
+        let mut own = own.map(|actor| actor.public_key());
+        // They send transactions by themselves, and the keys of some are known to everybody.
+        if own.any(|key| signers.contains(&key)) {
+            return Some(Verdict::TxBadAuth);
+        }
+        let mut used = vec![false; signatures.len()];
+        for signer in signers {
+            let made = signatures.iter().position(|signature| is_by(signature, signer, payload));
+            match made {
+                Some(place) => used[place] = true,
+                None => return Some(Verdict::TxBadAuth),
+            }
+        }
+        used.contains(&false).then_some(Verdict::TxBadAuthExtra)
+    }
+}
+
+fn is_by(signature: &DecoratedSignature, signer: &[u8; 32], payload: &[u8; 32]) -> bool {
+    if signature.hint.0 != signer[28..] {
+        return false;
+    }
+    let (Ok(key), Ok(signature)) =
+        (VerifyingKey::from_bytes(signer), Signature::from_slice(signature.signature.0.as_slice()))
+    else {
+        return false;
+    };
+    key.verify_strict(payload, &signature).is_ok()
+}
+
+fn ed25519_of_source(tx: &Transaction) -> [u8; 32] {
+    super::envelope::ed25519(&tx.source_account)
+}
+
+fn account(key: [u8; 32]) -> AccountId {
+    AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(key)))
+}
+
+fn is_of_contracts(body: &OperationBody) -> bool {
+    matches!(
+        body,
+        OperationBody::InvokeHostFunction(_)
+            | OperationBody::ExtendFootprintTtl(_)
+            | OperationBody::RestoreFootprint(_)
+    )
+}
+
+/// Whether a contract transaction asks for no more than one may, and for keys that there can be.
+fn is_within_limits(data: &SorobanTransactionData) -> bool {
+    let resources = &data.resources;
+    let footprint = &resources.footprint;
+    let (read, written) = (&footprint.read_only, &footprint.read_write);
+    let mut keys: Vec<&LedgerKey> = read.iter().chain(written.iter()).collect();
+    let count = keys.len();
+    keys.sort_unstable();
+    keys.dedup();
+    let supported = |key: &&LedgerKey| {
+        has_lifetime(key) || matches!(key, LedgerKey::Account(_) | LedgerKey::Trustline(_))
+    };
+    let archived_is_sane = match &data.ext {
+        SorobanTransactionDataExt::V0 => true,
+        SorobanTransactionDataExt::V1(more) => {
+            let places = &more.archived_soroban_entries;
+            places.windows(2).all(|pair| pair[0] < pair[1])
+                && places.iter().all(|place| {
+                    let key = written.get(*place as usize);
+                    key.is_some_and(|key| has_lifetime(key) && !is_temporary(key))
+                })
+        }
+    };
+    count == keys.len()
+        && count <= MOST_KEYS
+        && keys.iter().all(supported)
+        && archived_is_sane
+        && resources.instructions <= MOST_INSTRUCTIONS
+        && resources.disk_read_bytes <= MOST_BYTES
+        && resources.write_bytes <= MOST_BYTES
+}
+
+/// What is wrong with an operation whatever the state of the ledger is.
+fn check_operation(operation: &Operation, tx: &Transaction) -> Option<OperationResult> {
+    let inner = |result| Some(OperationResult::OpInner(result));
+    match &operation.body {
+        OperationBody::CreateAccount(op) => (op.starting_balance < 0)
+            .then_some(OperationResultTr::CreateAccount(CreateAccountResult::Malformed))
+            .and_then(inner),
+        OperationBody::Payment(op) => (op.amount <= 0 || !is_asset(&op.asset))
+            .then_some(OperationResultTr::Payment(PaymentResult::Malformed))
+            .and_then(inner),
+        OperationBody::ChangeTrust(op) => {
+            let source = account(operation_source(operation, tx));
+            let of_others = match &op.line {
+                stellar_xdr::ChangeTrustAsset::CreditAlphanum4(asset) => {
+                    asset.issuer != source && is_code(&asset.asset_code.0)
+                }
+                stellar_xdr::ChangeTrustAsset::CreditAlphanum12(asset) => {
+                    asset.issuer != source && is_code(&asset.asset_code.0)
+                }
+                _ => false,
+            };
+            let malformed = stellar_xdr::ChangeTrustResult::Malformed;
+            (op.limit < 0 || !of_others)
+                .then_some(OperationResultTr::ChangeTrust(malformed))
+                .and_then(inner)
+        }
+        OperationBody::SetOptions(op) => {
+            (!is_of_flags_alone(op)).then_some(OperationResult::OpNotSupported)
+        }
+        OperationBody::AccountMerge(to) => {
+            let malformed = stellar_xdr::AccountMergeResult::Malformed;
+            (super::envelope::ed25519(to) == operation_source(operation, tx))
+                .then_some(OperationResultTr::AccountMerge(malformed))
+                .and_then(inner)
+        }
+        OperationBody::InvokeHostFunction(_) => None,
+        OperationBody::ExtendFootprintTtl(op) => {
+            let malformed = op.extend_to >= MAX_TTL
+                || footprint_of(tx).is_none_or(|(read, written)| {
+                    !written.is_empty() || !read.iter().all(has_lifetime)
+                });
+            malformed
+                .then_some(OperationResultTr::ExtendFootprintTtl(
+                    ExtendFootprintTtlResult::Malformed,
+                ))
+                .and_then(inner)
+        }
+        OperationBody::RestoreFootprint(_) => {
+            let lasts = |key: &LedgerKey| has_lifetime(key) && !is_temporary(key);
+            let malformed = footprint_of(tx)
+                .is_none_or(|(read, written)| !read.is_empty() || !written.iter().all(lasts));
+            malformed
+                .then_some(OperationResultTr::RestoreFootprint(RestoreFootprintResult::Malformed))
+                .and_then(inner)
+        }
+        _ => Some(OperationResult::OpNotSupported),
+    }
+}
+
+fn footprint_of(tx: &Transaction) -> Option<(&[LedgerKey], &[LedgerKey])> {
+    match &tx.ext {
+        TransactionExt::V1(data) => {
+            let footprint = &data.resources.footprint;
+            Some((&footprint.read_only, &footprint.read_write))
+        }
+        TransactionExt::V0 => None,
+    }
+}
+
+fn is_of_flags_alone(op: &SetOptionsOp) -> bool {
+    let flags = op.set_flags.unwrap_or(0) | op.clear_flags.unwrap_or(0);
+    flags & !0xf == 0
+        && op.inflation_dest.is_none()
+        && op.master_weight.is_none()
+        && op.low_threshold.is_none()
+        && op.med_threshold.is_none()
+        && op.high_threshold.is_none()
+        && op.home_domain.is_none()
+        && op.signer.is_none()
+}
+
+fn is_asset(asset: &stellar_xdr::Asset) -> bool {
+    match asset {
+        stellar_xdr::Asset::Native => true,
+        stellar_xdr::Asset::CreditAlphanum4(asset) => is_code(&asset.asset_code.0),
+        stellar_xdr::Asset::CreditAlphanum12(asset) => is_code(&asset.asset_code.0),
+    }
+}
+
+/// Letters and digits, and zeros after them alone.
+fn is_code(code: &[u8]) -> bool {
+    let end = code.iter().position(|byte| *byte == 0).unwrap_or(code.len());
+    let (name, rest) = code.split_at(end);
+    let least = if code.len() > 4 { 5 } else { 1 };
+    name.len() >= least
+        && name.iter().all(u8::is_ascii_alphanumeric)
+        && rest.iter().all(|byte| *byte == 0)
+}
+
+/// What is said of an operation that is well, of a transaction with others that are not.
+fn succeeded(body: &OperationBody) -> OperationResult {
+    OperationResult::OpInner(match body {
+        OperationBody::CreateAccount(_) => {
+            OperationResultTr::CreateAccount(CreateAccountResult::Success)
+        }
+        OperationBody::Payment(_) => OperationResultTr::Payment(PaymentResult::Success),
+        OperationBody::ChangeTrust(_) => {
+            OperationResultTr::ChangeTrust(stellar_xdr::ChangeTrustResult::Success)
+        }
+        OperationBody::SetOptions(_) => {
+            OperationResultTr::SetOptions(stellar_xdr::SetOptionsResult::Success)
+        }
+        OperationBody::AccountMerge(_) => {
+            OperationResultTr::AccountMerge(stellar_xdr::AccountMergeResult::Success(0))
+        }
+        // These come alone, so nothing else can be wrong beside them.
+        _ => return OperationResult::OpNotSupported,
+    })
+}

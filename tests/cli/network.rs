@@ -1,0 +1,363 @@
+//! What a client of Stellar RPC builds on the demo's network: it is funded, brings a contract and calls it, is refused
+//! what a node refuses, and finds everything again after the demo was killed.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::{Signer, SigningKey};
+use orrery::domain::Network;
+use serde_json::{Value, json};
+use stellar_xdr::{
+    AccountId, AccountMergeResult, Asset, BytesM, ContractExecutable, ContractIdPreimage,
+    ContractIdPreimageFromAddress, CreateContractArgsV2, DecoratedSignature, Hash, HostFunction,
+    InvokeContractArgs, InvokeHostFunctionOp, LedgerEntryData, LedgerKey, LedgerKeyAccount,
+    LedgerKeyContractCode, Limits, ManageDataOp, Memo, MuxedAccount, Operation, OperationBody,
+    PaymentOp, Preconditions, PublicKey, ReadXdr, ScAddress, ScVal, SequenceNumber, Signature,
+    SignatureHint, SorobanAuthorizationEntry, SorobanTransactionData, TimeBounds, TimePoint,
+    Transaction, TransactionEnvelope, TransactionExt, TransactionMeta, TransactionResult,
+    TransactionResultResult, TransactionV1Envelope, Uint256, WriteXdr,
+};
+
+use crate::common::client::HTTP;
+use crate::common::signal::Signal;
+use crate::harness::{Service, until};
+
+/// A contract that keeps offers of anyone, among other things.
+const MODULE: &[u8] = include_bytes!("../../src/source/sandbox/market/market.wasm");
+
+/// Somebody with a key.
+struct Client<'a> {
+    demo: &'a Service,
+    key: SigningKey,
+}
+
+fn account_of(key: &SigningKey) -> AccountId {
+    AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(key.verifying_key().to_bytes())))
+}
+
+fn rpc(demo: &Service, method: &str, params: Value) -> Value {
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let url = format!("http://{}/rpc", demo.address);
+    let answer: Value = HTTP.post(url).json(&call).send().unwrap().json().unwrap();
+    assert!(answer.get("error").is_none(), "{method}: {answer}");
+    answer["result"].clone()
+}
+
+fn friendbot(demo: &Service, address: &str) -> (u16, Value) {
+    let url = format!("http://{}/friendbot?addr={address}", demo.address);
+    let answer = HTTP.post(url).send().unwrap();
+    (answer.status().as_u16(), answer.json().unwrap())
+}
+
+/// Any text or key to base64 of its XDR, and back.
+fn base64(value: &impl WriteXdr) -> String {
+    STANDARD.encode(value.to_xdr(Limits::none()).unwrap())
+}
+
+fn read<T: ReadXdr>(text: &Value) -> T {
+    T::from_xdr_base64(text.as_str().unwrap(), Limits::none()).unwrap()
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+impl Client<'_> {
+    fn account(&self) -> AccountId {
+        account_of(&self.key)
+    }
+
+    fn address(&self) -> ScAddress {
+        ScAddress::Account(self.account())
+    }
+
+    /// Balance and sequence number.
+    fn holds(&self) -> (i64, i64) {
+        let key = LedgerKey::Account(LedgerKeyAccount { account_id: self.account() });
+        let answer = rpc(self.demo, "getLedgerEntries", json!({ "keys": [base64(&key)] }));
+        match read(&answer["entries"][0]["xdr"]) {
+            LedgerEntryData::Account(account) => (account.balance, account.seq_num.0),
+            other => panic!("{}", other.name()),
+        }
+    }
+
+    fn transaction(&self, body: OperationBody) -> Transaction {
+        let Uint256(key) = Uint256(self.key.verifying_key().to_bytes());
+        Transaction {
+            source_account: MuxedAccount::Ed25519(Uint256(key)),
+            fee: 100,
+            seq_num: SequenceNumber(self.holds().1 + 1),
+            cond: Preconditions::None,
+            memo: Memo::None,
+            operations: vec![Operation { source_account: None, body }].try_into().unwrap(),
+            ext: TransactionExt::V0,
+        }
+    }
+
+    fn signed(&self, tx: Transaction) -> TransactionEnvelope {
+        signed_by(tx, &[&self.key])
+    }
+
+    /// What a call needs to be sent.
+    fn prepared(&self, function: HostFunction) -> Transaction {
+        let call = |auth: Vec<SorobanAuthorizationEntry>| {
+            OperationBody::InvokeHostFunction(InvokeHostFunctionOp {
+                host_function: function.clone(),
+                auth: auth.try_into().unwrap(),
+            })
+        };
+        let tx = self.transaction(call(Vec::new()));
+        let unsigned = TransactionEnvelope::Tx(TransactionV1Envelope {
+            tx: tx.clone(),
+            signatures: Default::default(),
+        });
+        let params = json!({ "transaction": base64(&unsigned), "useUpgradedAuth": true });
+        let simulated = rpc(self.demo, "simulateTransaction", params);
+        assert!(simulated.get("error").is_none(), "{simulated}");
+        let data: SorobanTransactionData = read(&simulated["transactionData"]);
+        let fee: i64 = simulated["minResourceFee"].as_str().unwrap().parse().unwrap();
+        assert_eq!(fee, data.resource_fee);
+        let auth = simulated["results"][0]["auth"].as_array().unwrap().iter().map(read).collect();
+        let operation = Operation { source_account: None, body: call(auth) };
+        Transaction {
+            fee: 100 + u32::try_from(fee).unwrap(),
+            operations: vec![operation].try_into().unwrap(),
+            ext: TransactionExt::V1(data),
+            ..tx
+        }
+    }
+
+    /// Sends a transaction that is taken, and waits until it is in a ledger.
+    fn applied(&self, envelope: &TransactionEnvelope) -> Value {
+        let sent = rpc(self.demo, "sendTransaction", json!({ "transaction": base64(envelope) }));
+        assert!(sent["status"] == "PENDING" || sent["status"] == "DUPLICATE", "{sent}");
+        until("it is applied", || {
+            let found = rpc(self.demo, "getTransaction", json!({ "hash": sent["hash"] }));
+            (found["status"] != "NOT_FOUND").then_some(found)
+        })
+    }
+
+    /// Calls a function and says what it returns.
+    fn called(&self, function: HostFunction) -> (ScVal, Value) {
+        let done = self.applied(&self.signed(self.prepared(function)));
+        assert_eq!(done["status"], "SUCCESS", "{done}");
+        match read(&done["resultMetaXdr"]) {
+            TransactionMeta::V4(meta) => (meta.soroban_meta.unwrap().return_value.unwrap(), done),
+            _ => panic!("an older form of metadata"),
+        }
+    }
+
+    /// The result with which a transaction is refused.
+    fn refused(&self, envelope: &TransactionEnvelope) -> TransactionResultResult {
+        let sent = rpc(self.demo, "sendTransaction", json!({ "transaction": base64(envelope) }));
+        assert_eq!(sent["status"], "ERROR", "{sent}");
+        read::<TransactionResult>(&sent["errorResultXdr"]).result
+    }
+}
+
+fn signed_by(tx: Transaction, keys: &[&SigningKey]) -> TransactionEnvelope {
+    let network = Network::from_name_or_passphrase("local");
+    let hash = tx.hash(network.id().0).unwrap();
+    let signature = |key: &&SigningKey| {
+        let [.., a, b, c, d] = key.verifying_key().to_bytes();
+        let signature: BytesM<64> = key.sign(&hash).to_bytes().try_into().unwrap();
+        DecoratedSignature { hint: SignatureHint([a, b, c, d]), signature: Signature(signature) }
+    };
+    let signatures: Vec<_> = keys.iter().map(signature).collect();
+    let signatures = signatures.try_into().unwrap();
+    TransactionEnvelope::Tx(TransactionV1Envelope { tx, signatures })
+}
+
+fn pay(to: &SigningKey, amount: i64) -> OperationBody {
+    OperationBody::Payment(PaymentOp {
+        destination: MuxedAccount::Ed25519(Uint256(to.verifying_key().to_bytes())),
+        asset: Asset::Native,
+        amount,
+    })
+}
+
+fn quick(at: &Path) -> Service {
+    Service::demo_with(at, &["--close-time", "100"]).0
+}
+
+#[test]
+fn a_client_builds_on_the_demo_and_finds_it_again_after_a_kill() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = SigningKey::from_bytes(&[7; 32]);
+    let (contract, held, latest) = {
+        let demo = quick(directory.path());
+        let network = rpc(&demo, "getNetwork", json!(null));
+        assert_eq!(network["friendbotUrl"], format!("http://{}/friendbot", demo.address));
+        let client = Client { demo: &demo, key: key.clone() };
+        let address = client.account().to_string();
+        let (status, given) = friendbot(&demo, &address);
+        assert_eq!(status, 200, "{given}");
+        assert_eq!(client.holds().0, 100_000_000_000, "as soon as it answers");
+        let found = until("the funding is found", || {
+            let found = rpc(&demo, "getTransaction", json!({ "hash": given["hash"] }));
+            (found["status"] != "NOT_FOUND").then_some(found)
+        });
+        assert_eq!(found["envelopeXdr"], given["envelope_xdr"]);
+        assert_eq!(found["resultMetaXdr"], given["result_meta_xdr"]);
+        let (status, refusal) = friendbot(&demo, &address);
+        assert_eq!(status, 400);
+        let detail = refusal["detail"].as_str().unwrap();
+        assert!(detail.contains("createAccountAlreadyExist"), "{refusal}");
+
+        let (code, _) =
+            client.called(HostFunction::UploadContractWasm(own_module().try_into().unwrap()));
+        let ScVal::Bytes(code) = code else { panic!("{code:?}") };
+        let hash = Hash(code.0.as_slice().try_into().unwrap());
+        let key = LedgerKey::ContractCode(LedgerKeyContractCode { hash: hash.clone() });
+        let kept = rpc(&demo, "getLedgerEntries", json!({ "keys": [base64(&key)] }));
+        let until_ledger = kept["entries"][0]["liveUntilLedgerSeq"].as_u64().unwrap();
+        assert!(until_ledger > 2_000_000, "it is archived after ledger {until_ledger}");
+
+        let (made, _) = client.called(HostFunction::CreateContractV2(CreateContractArgsV2 {
+            contract_id_preimage: ContractIdPreimage::Address(ContractIdPreimageFromAddress {
+                address: client.address(),
+                salt: Uint256([3; 32]),
+            }),
+            executable: ContractExecutable::Wasm(hash),
+            constructor_args: Default::default(),
+        }));
+        let ScVal::Address(contract) = made else { panic!("{made:?}") };
+        let (status, given) = friendbot(&demo, &contract.to_string());
+        assert_eq!(status, 200, "{given}");
+        client.refusals();
+        client.events(&contract);
+        let latest = rpc(&demo, "getLatestLedger", json!(null))["sequence"].as_u64().unwrap();
+        let held = client.holds();
+        assert_eq!(demo.stop(Signal::KILL), None);
+        (contract, held, latest)
+    };
+    let demo = quick(directory.path());
+    let client = Client { demo: &demo, key };
+    assert_eq!(client.holds(), held, "nothing is lost");
+    let oldest = rpc(&demo, "getHealth", json!(null))["oldestLedger"].as_u64().unwrap();
+    assert!(oldest <= 2);
+    let next = until("ledgers follow", || {
+        let next = rpc(&demo, "getLatestLedger", json!(null))["sequence"].as_u64().unwrap();
+        (next > latest + 2).then_some(next)
+    });
+    let walked =
+        rpc(&demo, "getLedgers", json!({ "startLedger": latest, "pagination": { "limit": 3 } }));
+    let hash = |index: usize| walked["ledgers"][index]["hash"].as_str().unwrap().to_owned();
+    let header: stellar_xdr::LedgerHeaderHistoryEntry = read(&walked["ledgers"][1]["headerXdr"]);
+    assert_eq!(hex::encode(header.header.previous_ledger_hash.0), hash(0), "up to {next}");
+    client.events(&contract);
+    let times: Vec<u64> = walked["ledgers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|ledger| ledger["ledgerCloseTime"].as_str().unwrap().parse().unwrap())
+        .collect();
+    assert!(times.is_sorted() && times.last().unwrap().abs_diff(now()) < 60, "{times:?}");
+}
+
+impl Client<'_> {
+    /// What a node does not take.
+    fn refusals(&self) {
+        let other = SigningKey::from_bytes(&[8; 32]);
+        let good = self.transaction(pay(&self.key, 1));
+        let with = |change: &dyn Fn(&mut Transaction)| {
+            let mut tx = good.clone();
+            change(&mut tx);
+            self.refused(&self.signed(tx))
+        };
+        use TransactionResultResult as Result;
+        assert_eq!(with(&|tx| tx.seq_num.0 += 1), Result::TxBadSeq);
+        assert_eq!(with(&|tx| tx.seq_num.0 -= 1), Result::TxBadSeq);
+        assert_eq!(with(&|tx| tx.fee = 99), Result::TxInsufficientFee);
+        assert_eq!(with(&|tx| tx.operations = Default::default()), Result::TxMissingOperation);
+        let times = |min: u64, max: u64| {
+            Preconditions::Time(TimeBounds { min_time: TimePoint(min), max_time: TimePoint(max) })
+        };
+        assert_eq!(with(&|tx| tx.cond = times(0, 1)), Result::TxTooLate);
+        assert_eq!(with(&|tx| tx.cond = times(now() + 1000, 0)), Result::TxTooEarly);
+        let stranger = MuxedAccount::Ed25519(Uint256(other.verifying_key().to_bytes()));
+        assert_eq!(with(&|tx| tx.source_account = stranger.clone()), Result::TxNoAccount);
+        assert_eq!(self.refused(&signed_by(good.clone(), &[])), Result::TxBadAuth);
+        assert_eq!(self.refused(&signed_by(good.clone(), &[&other])), Result::TxBadAuth);
+        let both = signed_by(good.clone(), &[&self.key, &other]);
+        assert_eq!(self.refused(&both), Result::TxBadAuthExtra);
+        // Its secret is known to everybody, and it pays for everything here.
+        let root = SigningKey::from_bytes(&Network::from_name_or_passphrase("local").id().0);
+        let of_root = Client { demo: self.demo, key: root.clone() };
+        let theft = of_root.transaction(pay(&self.key, 1));
+        assert_eq!(self.refused(&of_root.signed(theft)), Result::TxBadAuth);
+        let failed = |body: OperationBody| match self.refused(&self.signed(self.transaction(body)))
+        {
+            Result::TxFailed(results) => format!("{:?}", results[0]),
+            other => panic!("{other:?}"),
+        };
+        assert!(failed(pay(&other, 0)).contains("Malformed"));
+        let data = ManageDataOp { data_name: Default::default(), data_value: None };
+        assert!(failed(OperationBody::ManageData(data)).contains("OpNotSupported"));
+        let itself = MuxedAccount::Ed25519(Uint256(self.key.verifying_key().to_bytes()));
+        let merged = failed(OperationBody::AccountMerge(itself));
+        assert!(merged.contains(&format!("{:?}", AccountMergeResult::Malformed)), "{merged}");
+        // It is valid, and fails when it is applied; what it costs is paid.
+        let before = self.holds();
+        let done = self.applied(&self.signed(self.transaction(pay(&other, 5))));
+        assert_eq!(done["status"], "FAILED", "{done}");
+        let after = self.holds();
+        assert_eq!((after.0, after.1), (before.0 - 100, before.1 + 1));
+        // A footprint that lacks what the call touches: it fails, and takes nothing but its fee.
+        let mut lacking =
+            self.prepared(HostFunction::UploadContractWasm(smallest_module().try_into().unwrap()));
+        if let TransactionExt::V1(data) = &mut lacking.ext {
+            data.resources.footprint.read_write = Default::default();
+        }
+        let done = self.applied(&self.signed(lacking));
+        assert_eq!(done["status"], "FAILED", "{done}");
+    }
+
+    /// A call of a contract that is there with the network shows up as an event, by its contract.
+    fn events(&self, contract: &ScAddress) {
+        let to = ScVal::Address(contract.clone());
+        let native = {
+            let preimage =
+                stellar_xdr::HashIdPreimage::ContractId(stellar_xdr::HashIdPreimageContractId {
+                    network_id: Hash(Network::from_name_or_passphrase("local").id().0),
+                    contract_id_preimage: ContractIdPreimage::Asset(Asset::Native),
+                });
+            use sha2::Digest;
+            let id = sha2::Sha256::digest(preimage.to_xdr(Limits::none()).unwrap());
+            ScAddress::Contract(stellar_xdr::ContractId(Hash(id.into())))
+        };
+        let amount = ScVal::from(1_000_i128);
+        let (_, done) = self.called(HostFunction::InvokeContract(InvokeContractArgs {
+            contract_address: native.clone(),
+            function_name: "transfer".try_into().map(stellar_xdr::ScSymbol).unwrap(),
+            args: vec![ScVal::Address(self.address()), to, amount].try_into().unwrap(),
+        }));
+        let filter = json!({ "contractIds": [native.to_string()], "type": "contract" });
+        let params = json!({ "startLedger": done["ledger"], "filters": [filter] });
+        let events = rpc(self.demo, "getEvents", params);
+        let own = events["events"].as_array().unwrap().iter();
+        let own: Vec<_> = own.filter(|event| event["txHash"] == done["txHash"]).collect();
+        assert!(own.iter().any(|event| event["topic"].as_array().unwrap().len() == 4), "{events}");
+    }
+}
+
+/// The contract under another hash than the network's own has, by a section that says nothing.
+fn own_module() -> Vec<u8> {
+    [MODULE, &[0, 4, 3], b"own"].concat()
+}
+
+/// The smallest module that there is.
+fn smallest_module() -> Vec<u8> {
+    let mut module = b"\0asm\x01\0\0\0".to_vec();
+    // Its interface: a custom section named `contractenvmetav0` with the version of protocol 22.
+    let name = b"contractenvmetav0";
+    let mut section = vec![u8::try_from(name.len()).unwrap()];
+    section.extend_from_slice(name);
+    section.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 22, 0, 0, 0, 0]);
+    module.push(0);
+    module.push(u8::try_from(section.len()).unwrap());
+    module.extend_from_slice(&section);
+    module
+}
