@@ -226,7 +226,9 @@ fn a_client_builds_on_the_demo_and_finds_it_again_after_a_kill() {
         let ScVal::Address(contract) = made else { panic!("{made:?}") };
         let (status, given) = friendbot(&demo, &contract.to_string());
         assert_eq!(status, 200, "{given}");
+        client.unreadable();
         client.refusals();
+        client.pays_itself();
         client.events(&contract);
         let latest = rpc(&demo, "getLatestLedger", json!(null))["sequence"].as_u64().unwrap();
         let held = client.holds();
@@ -258,6 +260,14 @@ fn a_client_builds_on_the_demo_and_finds_it_again_after_a_kill() {
 }
 
 impl Client<'_> {
+    /// It costs a fee, and makes nothing.
+    fn pays_itself(&self) {
+        let (balance, number) = self.holds();
+        let done = self.applied(&self.signed(self.transaction(pay(&self.key, 1_000_000))));
+        assert_eq!(done["status"], "SUCCESS", "{done}");
+        assert_eq!(self.holds(), (balance - 100, number + 1));
+    }
+
     /// What a node does not take.
     fn refusals(&self) {
         let other = SigningKey::from_bytes(&[8; 32]);
@@ -313,6 +323,53 @@ impl Client<'_> {
         }
         let done = self.applied(&self.signed(lacking));
         assert_eq!(done["status"], "FAILED", "{done}");
+    }
+
+    /// What cannot be read, by message; and XDR as JSON.
+    fn unreadable(&self) {
+        let refused = |method: &str, params: Value| {
+            let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+            let url = format!("http://{}/rpc", self.demo.address);
+            let answer: Value = HTTP.post(url).json(&call).send().unwrap().json().unwrap();
+            assert_eq!(answer["error"]["code"], -32602, "{answer}");
+            answer["error"]["message"].as_str().unwrap().to_owned()
+        };
+        let own = base64(&LedgerKey::Account(LedgerKeyAccount { account_id: self.account() }));
+        let ttl = LedgerKey::Ttl(stellar_xdr::LedgerKeyTtl { key_hash: Hash([0; 32]) });
+        let format = "got 'xml': expected base64, json for optional 'xdrFormat'";
+        for (params, message) in [
+            (json!({ "keys": vec![&own; 201] }), "key count (201) exceeds maximum supported (200)"),
+            (json!({ "keys": [own, "AAAA"] }), "cannot unmarshal key value AAAA at index 1"),
+            (json!({ "keys": [base64(&ttl)] }), "ledger ttl entries cannot be queried directly"),
+            (json!({ "keys": [], "xdrFormat": "xml" }), format),
+        ] {
+            assert_eq!(refused("getLedgerEntries", params), message);
+        }
+        for transaction in [json!(null), json!(""), json!("AAAA"), json!("!")] {
+            let params = json!({ "transaction": transaction });
+            assert_eq!(refused("sendTransaction", params.clone()), "invalid_xdr");
+            let simulated = rpc(self.demo, "simulateTransaction", params);
+            assert_eq!(simulated["error"], "Could not unmarshal transaction");
+            assert!(simulated["latestLedger"].as_u64().unwrap() > 2);
+        }
+        let two = Transaction {
+            operations: vec![
+                Operation { source_account: None, body: pay(&self.key, 1) },
+                Operation { source_account: None, body: pay(&self.key, 1) },
+            ]
+            .try_into()
+            .unwrap(),
+            ..self.transaction(pay(&self.key, 1))
+        };
+        let params = json!({ "transaction": base64(&self.signed(two)), "authMode": "ask" });
+        let message = refused("simulateTransaction", params);
+        assert!(message.starts_with("got 'ask': expected enforce, record"), "{message}");
+        let params = json!({ "keys": [own], "xdrFormat": "json" });
+        let entry = rpc(self.demo, "getLedgerEntries", params)["entries"][0].clone();
+        let account = self.account().to_string();
+        assert_eq!(entry["keyJson"]["account"]["account_id"], account, "{entry}");
+        assert_eq!(entry["dataJson"]["account"]["account_id"], account);
+        assert!(entry.get("xdr").is_none() && entry.get("liveUntilLedgerSeq").is_none());
     }
 
     /// A call of a contract that is there with the network shows up as an event, by its contract.

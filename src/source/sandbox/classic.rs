@@ -128,6 +128,12 @@ fn pay(
     if state.account(&recipient).is_none() {
         return Err(Stop::Refused(Failure::NoDestination));
     }
+    if recipient == *source {
+        // Whoever pays himself succeeds, whatever he has, and nothing changes.
+        let (asset, amount) = (&op.asset, op.amount);
+        let event = events::movement(ledger.assets, asset, source, &op.destination, amount, memo)?;
+        return Ok(Effects { changes: Vec::new(), events: vec![event] });
+    }
     let (payer, payee) = match &op.asset {
         Asset::Native => {
             let mut payer = require_account(state, source)?;

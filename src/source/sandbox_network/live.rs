@@ -112,11 +112,13 @@ impl LiveSandbox {
         };
         let now = now.max(newest.latest_close_time().saturating_add(1));
         let bytes = envelope.to_xdr(Limits::none())?.len();
+        // Not under the lock: the next ledger does not wait for signatures to be checked.
+        let checked = newest.check(&envelope, now)?;
         let mut waiting = self.waiting.lock();
         if waiting.transactions.iter().any(|other| other.hash == hash) {
             return Ok((hash, Sent::Waited));
         }
-        if let Err(result) = newest.check(&envelope, now)? {
+        if let Err(result) = checked {
             return Ok((hash, Sent::Refused(result)));
         }
         let is_taken = waiting.transactions.iter().any(|other| is_same(&other.source, &source));

@@ -2,6 +2,7 @@
 
 mod execution;
 mod market;
+mod submitted;
 mod times;
 
 use std::collections::{BTreeMap, BTreeSet};
