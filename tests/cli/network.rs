@@ -418,3 +418,42 @@ fn smallest_module() -> Vec<u8> {
     module.extend_from_slice(&section);
     module
 }
+
+/// The official client for JavaScript, as it is published: a directory with `node_modules/@stellar/stellar-sdk` in it is
+/// in `ORRERY_TEST_STELLAR_SDK` (`npm install @stellar/stellar-sdk`); without it, or without Node, this is skipped.
+#[test]
+fn the_official_client_builds_on_the_demo() {
+    let Some(sdk) = std::env::var_os("ORRERY_TEST_STELLAR_SDK") else {
+        println!("skipped: ORRERY_TEST_STELLAR_SDK names no directory");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let (demo, commands) = Service::demo(directory.path());
+    let module = directory.path().join("module.wasm");
+    std::fs::write(&module, own_module()).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/clients/builds.mjs");
+    let url = format!("http://{}/rpc", demo.address);
+    let ran = std::process::Command::new("node").arg(script).arg(sdk).arg(url).arg(module).output();
+    let ran = match ran {
+        Ok(ran) => ran,
+        Err(error) => {
+            println!("skipped: Node cannot be run: {error}");
+            return;
+        }
+    };
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    for name in ["funded", "latest", "listed"] {
+        assert_eq!(told[name], true, "{name}: {told}");
+    }
+    assert_eq!((&told["walked"], &told["health"]), (&told["ledger"], &json!("healthy")));
+    assert_eq!(told["code"], own_module().len());
+    // REST shows the same event.
+    let token = commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap();
+    let contract = told["contract"].as_str().unwrap();
+    let (status, events) =
+        demo.get(&format!("/rest/events/by-contract/{contract}?limit=10"), Some(token));
+    assert_eq!(status, 200, "{events}");
+    let events = events.as_array().unwrap();
+    assert!(events.iter().any(|event| event["tx"] == told["hash"]), "{events:?} {told}");
+}

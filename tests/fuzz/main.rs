@@ -19,6 +19,7 @@ mod multipart;
 #[path = "../../src/tables/worker/ask/tests/pieces.rs"]
 mod pieces;
 mod records;
+mod rpc;
 mod sql;
 mod tokens;
 mod wasm;
@@ -26,4 +27,4 @@ mod webhooks;
 mod wire;
 
 // One line for each target: a module with `seeds() -> Vec<Vec<u8>>` and `check(&[u8])`.
-harness::targets!(ledger, records, tokens, control, sql, wasm, multipart, webhooks, wire);
+harness::targets!(ledger, records, tokens, control, sql, wasm, multipart, webhooks, wire, rpc);
