@@ -1,13 +1,19 @@
 //! What a client of Stellar RPC builds on the demo's network: it is funded, brings a contract and calls it, is refused
 //! what a node refuses, and finds everything again after the demo was killed.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signer, SigningKey};
 use orrery::domain::Network;
+use orrery::source::sandbox::MARKET_PROGRAM;
 use serde_json::{Value, json};
 use stellar_xdr::{
     AccountId, AccountMergeResult, Asset, BytesM, ContractExecutable, ContractIdPreimage,
@@ -22,7 +28,7 @@ use stellar_xdr::{
 
 use crate::common::client::HTTP;
 use crate::common::signal::Signal;
-use crate::harness::{Service, until};
+use crate::harness::{Service, run, until};
 
 /// A contract that keeps offers of anyone, among other things.
 const MODULE: &[u8] = include_bytes!("../../src/source/sandbox/market/market.wasm");
@@ -433,27 +439,90 @@ fn the_official_client_builds_on_the_demo() {
     std::fs::write(&module, own_module()).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/clients/builds.mjs");
     let url = format!("http://{}/rpc", demo.address);
-    let ran = std::process::Command::new("node").arg(script).arg(sdk).arg(url).arg(module).output();
-    let ran = match ran {
-        Ok(ran) => ran,
+    let mut node = Command::new("node");
+    node.arg(script).arg(sdk).arg(url).arg(&module).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut node = match node.spawn() {
+        Ok(node) => node,
         Err(error) => {
             println!("skipped: Node cannot be run: {error}");
             return;
         }
     };
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let mut lines = BufReader::new(node.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let contract = lines.next().expect("it says which contract it made");
+    let token = commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap();
+    let base = format!("http://{}/rest", demo.address);
+    let ask = |more: &[&str]| {
+        let arguments = [more, &["--json", "--base", &base, "--jwt", token]].concat();
+        let ran = run(directory.path(), &arguments);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.json()
+    };
+    // A program for it, and somebody who receives its events.
+    std::fs::write(&module, MARKET_PROGRAM).unwrap();
+    let module = module.to_str().unwrap();
+    ask(&["deploy", "--project", "own", "--code-path", module, "--contracts", &contract]);
+    let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}/", receiver.local_addr().unwrap());
+    ask(&["webhooks", "new", "--contract", &contract, "--endpoint", &endpoint]);
+    let (delivered, deliveries) = channel();
+    thread::spawn(move || {
+        for connection in receiver.incoming() {
+            let Ok(connection) = connection else { return };
+            let Some(body) = received(connection) else { continue };
+            if delivered.send(body).is_err() {
+                return;
+            }
+        }
+    });
+    node.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    let told = lines.next().expect("it says what it saw");
+    assert!(node.wait().unwrap().success());
+    let told: Value = serde_json::from_str(&told).unwrap();
     for name in ["funded", "latest", "listed"] {
         assert_eq!(told[name], true, "{name}: {told}");
     }
     assert_eq!((&told["walked"], &told["health"]), (&told["ledger"], &json!("healthy")));
     assert_eq!(told["code"], own_module().len());
     // REST shows the same event.
-    let token = commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap();
-    let contract = told["contract"].as_str().unwrap();
+    assert_eq!(told["contract"], contract);
     let (status, events) =
         demo.get(&format!("/rest/events/by-contract/{contract}?limit=10"), Some(token));
     assert_eq!(status, 200, "{events}");
     let events = events.as_array().unwrap();
     assert!(events.iter().any(|event| event["tx"] == told["hash"]), "{events:?} {told}");
+    // Its trade becomes a row, and its events are sent.
+    let rows = until("the trade is a row", || {
+        let rows = ask(&["query", "select amount from own_trade"]);
+        (rows != json!([])).then_some(rows)
+    });
+    assert!(rows.to_string().contains('2'), "{rows}");
+    let delivery: Value = serde_json::from_slice(
+        &deliveries.recv_timeout(Duration::from_secs(30)).expect("an event is delivered"),
+    )
+    .unwrap();
+    assert_eq!(delivery["event"]["contract_id"], contract, "{delivery}");
+}
+
+/// The body of a request, which is answered.
+fn received(mut connection: TcpStream) -> Option<Vec<u8>> {
+    let mut reader = BufReader::new(connection.try_clone().ok()?);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().ok()?;
+        }
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    connection.write_all(answer).ok()?;
+    Some(body)
 }

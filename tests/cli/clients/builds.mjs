@@ -1,6 +1,8 @@
 // Funds an account, brings a module, makes a contract of it and calls it, as the documentation of the SDK has it.
+// Says which contract it is, and calls it when it is told to go on by a line on its standard input.
 // Arguments: directory with node_modules/@stellar/stellar-sdk, address of the RPC server, file of the module.
 import { createRequire } from 'node:module';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 
 const [directory, url, module] = process.argv.slice(2);
@@ -26,10 +28,14 @@ const wasmHash = uploaded.returnValue.bytes();
 const address = new sdk.Address(key.publicKey());
 const made = await run(sdk.Operation.createCustomContract({ address, wasmHash }));
 const contract = sdk.Address.fromScVal(made.returnValue).toString();
+console.log(contract);
+await once(process.stdin, 'data');
+process.stdin.destroy();
 const amount = (value) => sdk.nativeToScVal(value, { type: 'i128' });
 const call = (name, ...values) => run(new sdk.Contract(contract).call(name, address.toScVal(), ...values));
 await call('fund', amount(100n), amount(100n));
 const placed = await call('place', amount(7n), sdk.nativeToScVal(3, { type: 'u32' }));
+await call('fill', placed.returnValue, amount(2n));
 const filters = [{ type: 'contract', contractIds: [contract] }];
 const { events } = await server.getEvents({ startLedger: placed.ledger, filters });
 const walked = await server.getLedgers({ startLedger: placed.ledger, pagination: { limit: 1 } });
