@@ -49,8 +49,8 @@ pub enum NotGiven {
     Exists,
     /// Too many wait.
     Busy,
-    /// The transaction failed.
-    Failed,
+    /// It cannot be, for the reason of this sentence.
+    Refused(&'static str),
 }
 
 fn answer<'a>(deps: &'a Deps, call: &'a Call<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
@@ -74,7 +74,7 @@ fn answer<'a>(deps: &'a Deps, call: &'a Call<'a>) -> BoxFuture<'a, Result<Answer
             Err(NotGiven::Exists) => {
                 Ok(refused("the account exists already: createAccountAlreadyExist"))
             }
-            Err(NotGiven::Failed) => Ok(refused("the transaction failed: try again")),
+            Err(NotGiven::Refused(reason)) => Ok(refused(reason)),
             Err(NotGiven::Busy) => Err(ApiError::Busy { retry_after: 1 }),
         }
     }

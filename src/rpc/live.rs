@@ -15,13 +15,14 @@ use stellar_xdr::{
 
 use super::params::XdrFormat;
 use super::{Allowed, Method, Outcome, Params, Rpc, RpcError, result};
-use crate::decode::DEEPEST;
 use crate::domain::excerpt;
 
 /// Keys of one call.
 const MOST_KEYS: usize = 200;
 /// Bytes of a transaction.
 const LARGEST_TRANSACTION: usize = 1_000_000;
+/// Deepest nesting of what is given. The ledger that holds a transaction nests some levels more, and is read with 500.
+const DEEPEST: u32 = 400;
 
 /// The methods.
 pub(super) const METHODS: &[(&str, Method)] = &[

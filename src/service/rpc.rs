@@ -34,11 +34,12 @@ pub(super) async fn start(
     sandbox: Option<Arc<RunningSandbox>>,
     address: SocketAddr,
 ) -> Result<Arc<Rpc>, ServiceError> {
+    let normal = Settings::default();
     let settings = Settings {
+        max_ledger_latency: sandbox.as_ref().map_or(normal.max_ledger_latency, |it| it.old_after()),
         retention_window: config.retention.raw_ledgers,
         indexed_as: indexed_as(config),
         friendbot_url: sandbox.as_ref().map(|_| format!("http://{address}/friendbot")),
-        ..Settings::default()
     };
     let rpc = Rpc::new(Arc::clone(ledgers.store()), settings, Arc::new(unix_now));
     if let Some(sandbox) = sandbox {

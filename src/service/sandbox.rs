@@ -10,9 +10,11 @@ use tokio::time::timeout;
 
 use super::unix_now;
 use crate::api::{Friendbot, Given, NotGiven};
-use crate::rpc::{Authorisation, LiveEntry, LiveNetwork, Simulation, Submitted, SubmittedStatus};
+use crate::rpc::{
+    Authorisation, LiveEntry, LiveNetwork, Settings, Simulation, Submitted, SubmittedStatus,
+};
 use crate::source::sandbox::{AuthMode, Funding, Simulated};
-use crate::source::sandbox_network::{LiveSandbox, NotFunded, Sent};
+use crate::source::sandbox_network::{FULL, LiveSandbox, NotFunded, Sent};
 
 /// How long somebody waits for coins beyond the time between two ledgers.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -27,6 +29,13 @@ impl RunningSandbox {
     /// A network with so much time between two ledgers.
     pub fn new(live: Arc<LiveSandbox>, close_time: Duration) -> Self {
         Self { live, close_time }
+    }
+}
+
+impl RunningSandbox {
+    /// Seconds after which its newest ledger is old: three times that between two of them, and half a minute at least.
+    pub(super) fn old_after(&self) -> u64 {
+        self.close_time.as_secs().saturating_mul(3).max(Settings::default().max_ledger_latency)
     }
 }
 
@@ -49,6 +58,7 @@ impl LiveNetwork for RunningSandbox {
                 Sent::Waits => SubmittedStatus::Pending,
                 Sent::Waited => SubmittedStatus::Duplicate,
                 Sent::Later => SubmittedStatus::TryAgainLater,
+                Sent::Full => return Err(FULL.to_owned()),
                 Sent::Refused(result) => SubmittedStatus::Error(result),
             },
             latest_ledger: newest.latest_ledger().0,
@@ -82,6 +92,7 @@ impl Friendbot for RunningSandbox {
         async move {
             let hears = self.live.fund(address).map_err(|error| match error {
                 NotFunded::Exists => NotGiven::Exists,
+                NotFunded::Full => NotGiven::Refused(FULL),
                 NotFunded::TooMany => NotGiven::Busy,
             })?;
             let given = timeout(self.close_time.saturating_mul(3) + PATIENCE, hears).await;
@@ -89,7 +100,7 @@ impl Friendbot for RunningSandbox {
                 Ok(Ok(Some(Funding { hash, envelope, meta, succeeded: true }))) => {
                     Ok(Given { hash, envelope, meta })
                 }
-                Ok(Ok(_)) => Err(NotGiven::Failed),
+                Ok(Ok(_)) => Err(NotGiven::Refused("the transaction failed: try again")),
                 Ok(Err(_)) | Err(_) => Err(NotGiven::Busy),
             }
         }

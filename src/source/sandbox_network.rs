@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +18,14 @@ use serde::{Deserialize, Serialize};
 
 use super::paced::{LedgerMaker, Paced};
 use super::sandbox::{
-    Batch, FIRST_BATCH_LEDGER, FIRST_MARKET_LEDGER, Sandbox, SandboxConfig, SandboxError,
+    Batch, Closed, FIRST_BATCH_LEDGER, FIRST_MARKET_LEDGER, Sandbox, SandboxConfig, SandboxError,
 };
 use crate::domain::{LedgerSeq, Network};
 use crate::durable::write_atomically;
 
 use journal::Journal;
-pub use live::{LiveSandbox, NotFunded, Sent};
+use live::Taken;
+pub use live::{FULL, LiveSandbox, NotFunded, Sent};
 
 /// Unix milliseconds now.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -95,6 +97,9 @@ struct Beginning {
     /// The first ledger with accounts that have signers; absent in what was written before.
     #[serde(default)]
     wallets_from: Option<u32>,
+    /// The last ledger that was made before there was a journal: nothing came into those from outside.
+    #[serde(default)]
+    plain_until: Option<u32>,
 }
 
 /// A sandbox network that is open.
@@ -140,6 +145,7 @@ pub fn open(
         market_from: None,
         milliseconds_from: None,
         wallets_from: None,
+        plain_until: None,
     };
     let beginning = load_beginning(&directory, new)?;
     // Ledgers that are stored stay as they are: a network that had no market opens one now.
@@ -150,11 +156,17 @@ pub fn open(
     };
     let market_from = from(beginning.market_from, FIRST_MARKET_LEDGER);
     let wallets_from = from(beginning.wallets_from, FIRST_MARKET_LEDGER);
+    let plain_until = beginning.plain_until.map_or(stored.unwrap_or(LedgerSeq(1)), LedgerSeq);
     let settled = Beginning {
         market_from: Some(market_from.0),
         wallets_from: Some(wallets_from.0),
+        plain_until: Some(plain_until.0),
         ..beginning
     };
+    let journal = directory.join(JOURNAL_FILE);
+    if beginning.plain_until.is_none() {
+        Journal::begin(&journal)?;
+    }
     if settled != beginning {
         save_beginning(&directory, &settled)?;
     }
@@ -173,12 +185,8 @@ pub fn open(
     if let Some(from) = beginning.milliseconds_from {
         sandbox = sandbox.with_milliseconds(LedgerSeq(from), 1);
     }
-    let (journal, told) = Journal::open(
-        &directory.join(JOURNAL_FILE),
-        stored.unwrap_or(LedgerSeq(1)),
-        sandbox.latest_ledger(),
-    )?;
-    let script = catch_up(&mut sandbox, &journal, told, stored)?;
+    let (journal, told) = Journal::open(&journal, sandbox.latest_ledger())?;
+    let script = catch_up(&mut sandbox, plain_until, told, stored)?;
     let latest = sandbox.latest_ledger();
     let at_once = if stored.is_none() { LEDGERS_AT_ONCE } else { 0 };
     let live = Arc::new(LiveSandbox::new(&sandbox));
@@ -187,6 +195,7 @@ pub fn open(
         live: Arc::clone(&live),
         journal,
         script,
+        taken: None,
         interval,
         clock,
         snapshot_file: directory.join(SNAPSHOT_FILE),
@@ -201,14 +210,14 @@ pub fn open(
 /// are made as it tells, too, so that nothing is lost that somebody may have seen.
 fn catch_up(
     sandbox: &mut Sandbox,
-    journal: &Journal,
+    plain_until: LedgerSeq,
     told: Vec<(LedgerSeq, Batch)>,
     stored: Option<LedgerSeq>,
 ) -> Result<VecDeque<Batch>, SandboxNetworkError> {
     let mut told: VecDeque<_> = told.into();
     while Some(sandbox.latest_ledger()) < stored {
         let next = LedgerSeq(sandbox.latest_ledger().0.saturating_add(1));
-        if journal.is_plain(next) {
+        if next <= plain_until {
             sandbox.next_ledger()?;
             continue;
         }
@@ -227,6 +236,8 @@ pub struct Maker {
     journal: Journal,
     /// What the journal tells of the next ledgers.
     script: VecDeque<Batch>,
+    /// What came for a ledger that could not be noted.
+    taken: Option<Taken>,
     /// Milliseconds between two ledgers.
     interval: u64,
     clock: Clock,
@@ -240,29 +251,33 @@ impl LedgerMaker for Maker {
         if self.sandbox.latest_ledger().0.is_multiple_of(LEDGERS_PER_SNAPSHOT) {
             self.write_snapshot()?;
         }
-        let mut told = Vec::new();
-        let batch = match self.script.pop_front() {
-            Some(batch) => batch,
-            None => {
-                let taken = match self.sandbox.latest_ledger() {
-                    latest if latest.0 + 1 < FIRST_BATCH_LEDGER.0 => live::Taken::default(),
-                    _ => self.live.take(),
-                };
-                told = taken.told;
-                let batch = Batch {
-                    close_time_ms: self.close_time(),
-                    in_milliseconds: !self.interval.is_multiple_of(1000),
-                    transactions: taken.transactions,
-                    funded: taken.funded,
-                };
-                let next = LedgerSeq(self.sandbox.latest_ledger().0.saturating_add(1));
-                self.journal.append(next, &batch).map_err(|error| error.to_string())?;
-                batch
+        if let Some(batch) = self.script.front() {
+            let mut next = self.sandbox.clone();
+            let closed = next.next_ledger_of(batch).map_err(|error| error.to_string())?;
+            self.script.pop_front();
+            self.is_at(next);
+            return Ok(closed.xdr);
+        }
+        let mut taken = match self.taken.take() {
+            Some(taken) => taken,
+            None if self.sandbox.latest_ledger().0 + 1 < FIRST_BATCH_LEDGER.0 => Taken::default(),
+            None => self.live.take(),
+        };
+        let (next, batch, closed) = match self.made_of(&taken) {
+            Ok(made) => made,
+            Err(reason) => {
+                tracing::error!("a ledger is made without what clients sent for it: {reason}");
+                taken = Taken::default();
+                self.made_of(&taken)?
             }
         };
-        let closed = self.sandbox.next_ledger_of(&batch).map_err(|error| error.to_string())?;
-        self.live.is_at(&self.sandbox);
-        for told in told {
+        // Before anybody sees the ledger, and after it is known that it can be made.
+        if let Err(error) = self.journal.append(next.latest_ledger(), &batch) {
+            self.taken = Some(taken);
+            return Err(error.to_string());
+        }
+        self.is_at(next);
+        for told in taken.told {
             // Whoever waited may have hung up.
             let _ = told.send(closed.funding.clone());
         }
@@ -271,6 +286,29 @@ impl LedgerMaker for Maker {
 }
 
 impl Maker {
+    fn is_at(&mut self, sandbox: Sandbox) {
+        self.live.is_at(&sandbox);
+        self.sandbox = sandbox;
+    }
+
+    /// The network with the next ledger in it, which nobody has seen yet. A failure, or a panic of the contract host,
+    /// changes nothing.
+    fn made_of(&self, taken: &Taken) -> Result<(Sandbox, Batch, Closed), String> {
+        let batch = Batch {
+            close_time_ms: self.close_time(),
+            in_milliseconds: !self.interval.is_multiple_of(1000),
+            transactions: taken.transactions.clone(),
+            funded: taken.funded.clone(),
+        };
+        let mut next = self.sandbox.clone();
+        let closed = catch_unwind(AssertUnwindSafe(|| next.next_ledger_of(&batch)));
+        match closed {
+            Ok(Ok(closed)) => Ok((next, batch, closed)),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the contract host panicked".to_owned()),
+        }
+    }
+
     /// When the next ledger closes: an interval after the latest, but neither in the future nor long ago.
     fn close_time(&self) -> u64 {
         let now = (self.clock)();
@@ -421,6 +459,10 @@ mod tests {
         assert_eq!(fetch_to(&mut source, 110).await.len(), 1);
         drop(source);
         drop(begin(Some(110)));
+        fs::remove_file(&journal).unwrap();
+        let error = open(directory.path(), &network, Some(LedgerSeq(110)), at_rest(3)).err();
+        let error = error.expect("no ledger is made on a guess").to_string();
+        assert!(error.contains("sandbox/journal: No such file"), "{error}");
     }
 
     /// A directory as it was before there were markets.

@@ -20,10 +20,10 @@ use stellar_xdr::{
     ContractIdPreimageFromAddress, CreateContractArgsV2, DecoratedSignature, Hash, HostFunction,
     InvokeContractArgs, InvokeHostFunctionOp, LedgerEntryData, LedgerKey, LedgerKeyAccount,
     LedgerKeyContractCode, Limits, ManageDataOp, Memo, MuxedAccount, Operation, OperationBody,
-    PaymentOp, Preconditions, PublicKey, ReadXdr, ScAddress, ScVal, SequenceNumber, Signature,
-    SignatureHint, SorobanAuthorizationEntry, SorobanTransactionData, TimeBounds, TimePoint,
-    Transaction, TransactionEnvelope, TransactionExt, TransactionMeta, TransactionResult,
-    TransactionResultResult, TransactionV1Envelope, Uint256, WriteXdr,
+    PaymentOp, Preconditions, PublicKey, ReadXdr, ScAddress, ScSymbol, ScVal, ScVec,
+    SequenceNumber, Signature, SignatureHint, SorobanAuthorizationEntry, SorobanTransactionData,
+    TimeBounds, TimePoint, Transaction, TransactionEnvelope, TransactionExt, TransactionMeta,
+    TransactionResult, TransactionResultResult, TransactionV1Envelope, Uint256, WriteXdr,
 };
 
 use crate::common::client::HTTP;
@@ -357,6 +357,25 @@ impl Client<'_> {
             let simulated = rpc(self.demo, "simulateTransaction", params);
             assert_eq!(simulated["error"], "Could not unmarshal transaction");
             assert!(simulated["latestLedger"].as_u64().unwrap() > 2);
+        }
+        // Nested more deeply than anything that a ledger can be read with.
+        for (levels, is_read) in [(40, true), (600, false)] {
+            let mut value = ScVal::Void;
+            for _ in 0..levels {
+                value = ScVal::Vec(Some(ScVec(vec![value].try_into().unwrap())));
+            }
+            let call = HostFunction::InvokeContract(InvokeContractArgs {
+                contract_address: self.address(),
+                function_name: ScSymbol("f".try_into().unwrap()),
+                args: vec![value].try_into().unwrap(),
+            });
+            let auth = Default::default();
+            let call = InvokeHostFunctionOp { host_function: call, auth };
+            let tx = self.transaction(OperationBody::InvokeHostFunction(call));
+            let params = json!({ "transaction": base64(&self.signed(tx)) });
+            let simulated = rpc(self.demo, "simulateTransaction", params);
+            let told = simulated["error"].as_str().unwrap();
+            assert_eq!(told != "Could not unmarshal transaction", is_read, "{levels}: {told}");
         }
         let two = Transaction {
             operations: vec![

@@ -88,6 +88,11 @@ impl Sandbox {
         Ok(Some((entry.clone(), live_until)))
     }
 
+    /// How many entries the ledger has, and how many bytes its contracts take.
+    pub fn size(&self) -> (usize, u64) {
+        (self.state.count(), self.state.contract_bytes())
+    }
+
     /// What a transaction of one contract operation would do in the next ledger. `leeway` is added to its
     /// instructions.
     ///

@@ -44,6 +44,10 @@ impl LedgerState {
         self.entries.get(key)
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn contract_bytes(&self) -> u64 {
         self.contract_bytes
     }

@@ -1,8 +1,7 @@
 //! The journal of a sandbox network: what came into each ledger from outside, written before the ledger is passed on,
 //! so that the same ledgers can be made again after a start.
 //!
-//! Lines of JSON: first which ledgers it tells of, then one for each of them. The last one may be torn by a crash;
-//! its ledger was passed on to nobody. No line is ever removed: the ledgers themselves take far more room.
+//! Lines of JSON, one for each ledger. The last one may be torn by a crash; its ledger was passed on to nobody. No line is ever removed: the ledgers themselves take far more room.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -18,13 +17,6 @@ use crate::source::sandbox::Batch;
 
 /// Deepest nesting of a transaction, as sources have it.
 const DEPTH: u32 = 500;
-
-/// Which ledgers a journal tells of: those after one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Header {
-    /// The last ledger that was made before there was a journal: nothing came into those from outside.
-    plain_until: u32,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Line {
@@ -43,27 +35,27 @@ struct Line {
 /// An open journal.
 pub(super) struct Journal {
     path: PathBuf,
-    header: Header,
     file: File,
+    /// Bytes of its whole lines. What is behind them was not written to its end.
+    whole: u64,
 }
 
 impl Journal {
-    /// Opens the journal at `path`, or begins one after ledger `latest`; returns what it says of ledgers after
-    /// `known`, in order.
+    /// Begins a journal at `path`; one that is there already, and empty, is as good.
+    pub(super) fn begin(path: &Path) -> Result<(), SandboxNetworkError> {
+        match path.try_exists().map_err(failed(path))? {
+            true => Ok(()),
+            false => write_atomically(path, |_| Ok(())).map_err(failed(path)),
+        }
+    }
+
+    /// Opens the journal at `path`; returns what it says of ledgers after `known`, in order.
     pub(super) fn open(
         path: &Path,
-        latest: LedgerSeq,
         known: LedgerSeq,
     ) -> Result<(Self, Vec<(LedgerSeq, Batch)>), SandboxNetworkError> {
-        if !path.try_exists().map_err(failed(path))? {
-            let text = spelled(&Header { plain_until: latest.0 }, path)?;
-            write_atomically(path, |file| file.write_all(&text)).map_err(failed(path))?;
-        }
         let mut reader = BufReader::new(File::open(path).map_err(failed(path))?);
-        let mut text = String::new();
-        let mut whole = reader.read_line(&mut text).map_err(failed(path))? as u64;
-        let header = serde_json::from_str(&text).map_err(|_| damaged(path, "its first line"))?;
-        let (mut batches, mut last) = (Vec::new(), None);
+        let (mut batches, mut last, mut whole) = (Vec::new(), None, 0);
         loop {
             let mut text = Vec::new();
             let bytes = reader.read_until(b'\n', &mut text).map_err(failed(path))?;
@@ -83,26 +75,28 @@ impl Journal {
             }
         }
         let file = OpenOptions::new().append(true).open(path).map_err(failed(path))?;
-        // A torn line goes before the next is written.
-        file.set_len(whole).and_then(|()| file.sync_all()).map_err(failed(path))?;
-        Ok((Self { path: path.to_owned(), header, file }, batches))
+        Ok((Self { path: path.to_owned(), file, whole }, batches))
     }
 
-    /// Whether nothing came into a ledger from outside, because there was no journal yet.
-    pub(super) fn is_plain(&self, ledger: LedgerSeq) -> bool {
-        ledger.0 <= self.header.plain_until
-    }
-
-    /// Notes what comes into a ledger; it is on the disk when this returns.
+    /// Notes what comes into a ledger; it is on the disk when this returns. After a failure it is as if nothing had
+    /// been written.
     pub(super) fn append(
         &mut self,
         ledger: LedgerSeq,
         batch: &Batch,
     ) -> Result<(), SandboxNetworkError> {
         let line = Line::new(ledger, batch).map_err(|_| damaged(&self.path, "a transaction"))?;
-        let text = spelled(&line, &self.path)?;
-        let written = self.file.write_all(&text).and_then(|()| self.file.sync_data());
-        written.map_err(failed(&self.path))
+        let mut text = serde_json::to_vec(&line).map_err(|_| damaged(&self.path, "a line"))?;
+        text.push(b'\n');
+        // A part of a line, from a crash or a full disk, goes before the next is written.
+        let written = self
+            .file
+            .set_len(self.whole)
+            .and_then(|()| self.file.write_all(&text))
+            .and_then(|()| self.file.sync_data());
+        written.map_err(failed(&self.path))?;
+        self.whole += text.len() as u64;
+        Ok(())
     }
 }
 
@@ -133,12 +127,6 @@ impl Line {
             funded: self.funded.iter().map(read::<ScAddress>).collect::<Option<_>>()?,
         })
     }
-}
-
-fn spelled(line: &impl Serialize, path: &Path) -> Result<Vec<u8>, SandboxNetworkError> {
-    let mut text = serde_json::to_vec(line).map_err(|_| damaged(path, "a line"))?;
-    text.push(b'\n');
-    Ok(text)
 }
 
 fn damaged(path: &Path, what: &str) -> SandboxNetworkError {

@@ -25,6 +25,17 @@ const MOST_TAKEN: usize = 50;
 /// Instructions that those may declare together: four of the largest.
 const MOST_INSTRUCTIONS: u64 = 400_000_000;
 
+/// What the ledger may hold before it takes nothing more from outside. Each ledger is made on a copy of it.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    entries: usize,
+    /// Of contracts, as rent counts them.
+    bytes: u64,
+}
+
+/// Room of every network.
+const ROOM: Room = Room { entries: 50_000, bytes: 256 << 20 };
+
 /// What becomes of a transaction that is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sent {
@@ -34,6 +45,8 @@ pub enum Sent {
     Waited,
     /// Another one of its account waits, or too many do.
     Later,
+    /// The ledger holds as much as it may.
+    Full,
     /// It cannot be applied, as this result says.
     Refused(TransactionResult),
 }
@@ -44,10 +57,17 @@ pub enum NotFunded {
     /// The account is there: `createAccountAlreadyExist`.
     #[error("the account exists already")]
     Exists,
+    /// The ledger holds as much as it may.
+    #[error("{FULL}")]
+    Full,
     /// Too many wait.
     #[error("too many are waiting for coins: try again in a moment")]
     TooMany,
 }
+
+/// What is said when the ledger holds as much as it may.
+pub const FULL: &str =
+    "this network holds as much as it may: begin another with a new data directory";
 
 /// Who hears of the coins.
 type Told = oneshot::Sender<Option<Funding>>;
@@ -55,6 +75,7 @@ type Told = oneshot::Sender<Option<Funding>>;
 /// A running sandbox network.
 pub struct LiveSandbox {
     newest: Mutex<Arc<Sandbox>>,
+    room: Room,
     waiting: Mutex<Waiting>,
 }
 
@@ -84,12 +105,17 @@ pub(super) struct Taken {
 impl LiveSandbox {
     pub(super) fn new(sandbox: &Sandbox) -> Self {
         let newest = Mutex::new(Arc::new(sandbox.clone()));
-        Self { newest, waiting: Mutex::default() }
+        Self { newest, room: ROOM, waiting: Mutex::default() }
     }
 
     /// The network as its newest ledger left it.
     pub fn newest(&self) -> Arc<Sandbox> {
         Arc::clone(&self.newest.lock())
+    }
+
+    fn is_full(&self, newest: &Sandbox) -> bool {
+        let (entries, bytes) = newest.size();
+        entries >= self.room.entries || bytes >= self.room.bytes
     }
 
     pub(super) fn is_at(&self, sandbox: &Sandbox) {
@@ -112,6 +138,9 @@ impl LiveSandbox {
         };
         let now = now.max(newest.latest_close_time().saturating_add(1));
         let bytes = envelope.to_xdr(Limits::none())?.len();
+        if self.is_full(&newest) {
+            return Ok((hash, Sent::Full));
+        }
         // Not under the lock: the next ledger does not wait for signatures to be checked.
         let checked = newest.check(&envelope, now)?;
         let mut waiting = self.waiting.lock();
@@ -141,8 +170,12 @@ impl LiveSandbox {
         &self,
         address: ScAddress,
     ) -> Result<oneshot::Receiver<Option<Funding>>, NotFunded> {
-        if matches!(&address, ScAddress::Account(account) if self.newest().has_account(account)) {
+        let newest = self.newest();
+        if matches!(&address, ScAddress::Account(account) if newest.has_account(account)) {
             return Err(NotFunded::Exists);
+        }
+        if self.is_full(&newest) {
+            return Err(NotFunded::Full);
         }
         let mut waiting = self.waiting.lock();
         if waiting.unfunded.len() >= MOST_UNFUNDED {
@@ -213,4 +246,57 @@ fn is_same(left: &MuxedAccount, right: &MuxedAccount) -> bool {
         }))
     };
     key(left) == key(right)
+}
+
+#[cfg(test)]
+mod tests {
+    use stellar_xdr::Uint256;
+
+    use super::*;
+    use crate::domain::{LedgerSeq, Network};
+    use crate::source::sandbox::{Batch, FIRST_BATCH_LEDGER, SandboxConfig};
+
+    fn account(number: u32) -> ScAddress {
+        let mut key = [1; 32];
+        key[..4].copy_from_slice(&number.to_be_bytes());
+        ScAddress::Account(AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(key))))
+    }
+
+    /// Whoever asks for coins again and again is turned away: when too many wait, and when the ledger is full.
+    #[test]
+    fn strangers_make_so_many_accounts_and_no_more() {
+        let config = SandboxConfig {
+            network: Network::from_name_or_passphrase("local"),
+            seed: 1,
+            start_time: 0,
+            close_interval: 1,
+            transactions_per_ledger: 0..=1,
+        };
+        let mut sandbox = Sandbox::new(config).unwrap();
+        sandbox.skip_to(LedgerSeq(FIRST_BATCH_LEDGER.0 - 1)).unwrap();
+        let mut live = LiveSandbox::new(&sandbox);
+        live.room.entries = sandbox.size().0 + 250;
+        let (mut asked, mut waits) = (0, Vec::new());
+        let refused = loop {
+            asked += 1;
+            match live.fund(account(asked)) {
+                Ok(told) => waits.push(told),
+                Err(NotFunded::TooMany) => {
+                    assert_eq!(waits.len(), MOST_UNFUNDED);
+                    while !waits.is_empty() {
+                        let taken = live.take();
+                        assert!(taken.funded.len() <= MOST_FUNDED);
+                        waits.drain(..taken.told.len());
+                        let funded = taken.funded;
+                        sandbox.next_ledger_of(&Batch { funded, ..Batch::default() }).unwrap();
+                        live.is_at(&sandbox);
+                    }
+                }
+                Err(refused) => break refused,
+            }
+        };
+        assert_eq!(refused, NotFunded::Full);
+        assert!(sandbox.size().0 >= live.room.entries);
+        assert!(sandbox.size().0 < live.room.entries + MOST_UNFUNDED + 20);
+    }
 }

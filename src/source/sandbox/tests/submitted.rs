@@ -4,15 +4,17 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::{
-    AlphaNum4, Asset, AssetCode4, ChangeTrustAsset, ChangeTrustOp, CreateAccountOp, Memo,
-    Operation, OperationBody, PaymentOp, Preconditions, SequenceNumber, Transaction,
-    TransactionEnvelope, TransactionExt, TransactionV1Envelope,
+    AlphaNum4, Asset, AssetCode4, ChangeTrustAsset, ChangeTrustOp, CreateAccountOp, HostFunction,
+    InvokeHostFunctionOp, LedgerEntryChange, Memo, Operation, OperationBody, PaymentOp,
+    Preconditions, SequenceNumber, SorobanTransactionData, SorobanTransactionDataExt,
+    SorobanTransactionMetaExt, Transaction, TransactionEnvelope, TransactionExt,
+    TransactionV1Envelope,
 };
 
 use super::*;
 use crate::source::sandbox::actors::Actor;
 use crate::source::sandbox::close::TOTAL_COINS;
-use crate::source::sandbox::{Batch, FIRST_BATCH_LEDGER};
+use crate::source::sandbox::{AuthMode, Batch, FIRST_BATCH_LEDGER};
 
 /// Accounts that send, merge into each other and come back.
 const ACTORS: u32 = 8;
@@ -133,4 +135,82 @@ fn whatever_is_sent_the_network_goes_on_and_keeps_its_coins() {
     }
     println!("{taken} taken, {failed} failed, {hindered} met by others of their ledger");
     assert!(taken > 100 && failed > 20 && failed < taken && hindered > 0);
+}
+
+/// A call that touches what is archived: the simulation names it, the call restores it (CAP-66), for as long as what
+/// clients make lives, and the metadata says so.
+#[test]
+fn a_call_restores_what_is_archived() {
+    let mut sandbox = Sandbox::new(configuration()).unwrap();
+    sandbox.skip_to(LedgerSeq(FIRST_BATCH_LEDGER.0 - 1)).unwrap();
+    let actor = Actor::derive(1, "sender", 0);
+    let batch = Batch { funded: vec![actor.address()], ..Batch::default() };
+    sandbox.next_ledger_of(&batch).unwrap();
+    let contract = sandbox.assets.relic.address();
+    let instance = crate::source::sandbox::plan::instance_key(contract.clone());
+    while sandbox.entry(&instance).unwrap().unwrap().1 != Some(0) {
+        sandbox.next_ledger().unwrap();
+    }
+    let call = crate::source::sandbox::plan::invocation(contract, "decimals", Vec::new()).unwrap();
+    let number = sandbox.state.account(&actor.account()).unwrap().seq_num.0;
+    let mut tx = Transaction {
+        source_account: actor.muxed(),
+        fee: 100,
+        seq_num: SequenceNumber(number + 1),
+        cond: Preconditions::None,
+        memo: Memo::None,
+        operations: vec![Operation {
+            source_account: None,
+            body: OperationBody::InvokeHostFunction(InvokeHostFunctionOp {
+                host_function: HostFunction::InvokeContract(call),
+                auth: Default::default(),
+            }),
+        }]
+        .try_into()
+        .unwrap(),
+        ext: TransactionExt::V0,
+    };
+    let unsigned = TransactionV1Envelope { tx: tx.clone(), signatures: Default::default() };
+    let mode = AuthMode::Record { allow_nonroot: false, upgraded: true };
+    let data = sandbox.simulate(&unsigned, mode, 0).unwrap().data.expect("it would succeed");
+    let SorobanTransactionDataExt::V1(restored) = &data.ext else { panic!("nothing to restore") };
+    assert_eq!(restored.archived_soroban_entries.as_slice(), [0]);
+    tx.fee += u32::try_from(data.resource_fee).unwrap();
+    tx.ext = TransactionExt::V1(data.clone());
+    let sent = |data: SorobanTransactionData| {
+        let tx = Transaction { ext: TransactionExt::V1(data), ..tx.clone() };
+        let payload = tx.hash(sandbox.config.network.id().0).unwrap();
+        let signatures = vec![actor.decorated(&payload).unwrap()].try_into().unwrap();
+        let envelope = TransactionEnvelope::Tx(TransactionV1Envelope { tx, signatures });
+        let mut sandbox = sandbox.clone();
+        let hash = sandbox.hash(&envelope).unwrap();
+        let batch = Batch { transactions: vec![envelope], ..Batch::default() };
+        let ledger = decode(&sandbox.next_ledger_of(&batch).unwrap().xdr);
+        let mut all = ledger.tx_processing.into_vec();
+        all.retain(|it| it.result.transaction_hash.0 == hash);
+        (all.remove(0), sandbox)
+    };
+    let (done, after) = sent(data.clone());
+    assert!(matches!(done.result.result.result, TransactionResultResult::TxSuccess(_)));
+    let TransactionMeta::V4(meta) = &done.tx_apply_processing else { panic!("older metadata") };
+    let is_restored = |key: &LedgerKey| {
+        meta.operations[0].changes.iter().any(
+            |change| matches!(change, LedgerEntryChange::Restored(entry) if entry.to_key() == *key),
+        )
+    };
+    let ttl = crate::source::sandbox::state::ttl_key(&instance).unwrap();
+    assert!(is_restored(&instance) && is_restored(&ttl), "{:?}", meta.operations[0].changes);
+    let live_until = after.entry(&instance).unwrap().unwrap().1.unwrap();
+    assert_eq!(live_until, after.latest_ledger().0 + 2_073_600 - 1);
+    let rent = match meta.soroban_meta.as_ref().unwrap().ext.clone() {
+        SorobanTransactionMetaExt::V1(fees) => fees.rent_fee_charged,
+        SorobanTransactionMetaExt::V0 => 0,
+    };
+    assert!(rent > 1_000, "{rent} stroops for 120 days");
+    // Without naming it, the call finds nothing.
+    let (failed, _) = sent(SorobanTransactionData { ext: SorobanTransactionDataExt::V0, ..data });
+    let TransactionResultResult::TxFailed(results) = &failed.result.result.result else {
+        panic!("{:?}", failed.result.result)
+    };
+    assert!(format!("{results:?}").contains("EntryArchived"), "{results:?}");
 }
