@@ -9,6 +9,7 @@ mod ingest;
 mod ledger_entries;
 mod ledgers;
 mod rpc;
+mod running_core;
 mod running_programs;
 mod sandbox;
 pub mod sources;
@@ -34,6 +35,7 @@ pub use ledger_entries::{AskedEntries, EntriesServer};
 pub use ledgers::Ledgers;
 pub use sandbox::RunningSandbox;
 
+use self::running_core::RunningCore;
 use self::webhooks::RunningWebhooks;
 use controlled::Controlled;
 
@@ -100,6 +102,9 @@ pub enum ServiceError {
     /// Who is asked for entries of the ledger.
     #[error("entries of the ledger cannot be asked for: {0}")]
     Entries(sources::SourcesError),
+    /// The stellar-core that this process runs.
+    #[error("stellar-core cannot be asked: {0}")]
+    Core(crate::source::http::HttpError),
     /// Who is handed calls of JSON-RPC.
     #[error("rpc.upstream cannot be used: {0}")]
     RpcUpstream(String),

@@ -59,7 +59,7 @@ impl LiveNetwork for RunningSandbox {
                 Sent::Waited => SubmittedStatus::Duplicate,
                 Sent::Later => SubmittedStatus::TryAgainLater,
                 Sent::Full => return Err(FULL.to_owned()),
-                Sent::Refused(result) => SubmittedStatus::Error(result),
+                Sent::Refused(result) => SubmittedStatus::Error { result, events: Vec::new() },
             },
             latest_ledger: newest.latest_ledger().0,
             latest_closed_at: newest.latest_close_time(),
