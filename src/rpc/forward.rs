@@ -73,8 +73,8 @@ impl Forwarding<'_> {
 
 async fn entries(node: &dyn Node, params: Params<'_>) -> Outcome {
     let asked = with_stack(|| AskedEntries::read(params))?;
-    let (latest, found) = node.entries(&asked.keys).await.map_err(RpcError::internal)?;
-    with_stack(|| asked.told(latest, found))
+    let found = node.entries(&asked.keys).await.map_err(RpcError::internal)?;
+    with_stack(|| asked.told(found))
 }
 
 async fn send(node: &dyn Node, params: Params<'_>) -> Outcome {

@@ -32,13 +32,16 @@ pub(super) const METHODS: &[(&str, Method)] = &[
     ("simulateTransaction", Rpc::simulate_transaction),
 ];
 
+/// The ledger after which entries were looked up, and what was under each key.
+pub type FoundEntries = (u32, Vec<Option<LiveEntry>>);
+
 /// A network whose present state is at hand. Its methods may work for a while, and fail with a sentence.
 pub trait LiveNetwork: Send + Sync {
     /// What is under some keys, each with the last ledger in which it is live (0: archived), and after which ledger.
     ///
     /// # Errors
     /// Why it cannot say.
-    fn entries(&self, keys: &[LedgerKey]) -> Result<(u32, Vec<Option<LiveEntry>>), String>;
+    fn entries(&self, keys: &[LedgerKey]) -> Result<FoundEntries, String>;
 
     /// Takes a transaction.
     ///
@@ -61,10 +64,7 @@ pub trait LiveNetwork: Send + Sync {
 /// A node that this process runs, which is asked over a connection. What fails is said in a sentence.
 pub trait Node: Send + Sync {
     /// As [`LiveNetwork::entries`].
-    fn entries<'a>(
-        &'a self,
-        keys: &'a [LedgerKey],
-    ) -> BoxFuture<'a, Result<(u32, Vec<Option<LiveEntry>>), String>>;
+    fn entries<'a>(&'a self, keys: &'a [LedgerKey]) -> BoxFuture<'a, Result<FoundEntries, String>>;
 
     /// As [`LiveNetwork::send`].
     fn send(&self, transaction: TransactionEnvelope) -> BoxFuture<'_, Result<Submitted, String>>;
@@ -171,8 +171,7 @@ impl Rpc {
 
     pub(super) fn get_ledger_entries(&self, params: Params<'_>, _: Allowed<'_>) -> Outcome {
         let asked = AskedEntries::read(params)?;
-        let (latest, found) = self.live()?.entries(&asked.keys).map_err(RpcError::internal)?;
-        asked.told(latest, found)
+        asked.told(self.live()?.entries(&asked.keys).map_err(RpcError::internal)?)
     }
 
     pub(super) fn send_transaction(&self, params: Params<'_>, _: Allowed<'_>) -> Outcome {
@@ -248,7 +247,7 @@ impl AskedEntries {
     }
 
     /// The answer: what was found under each key, after which ledger.
-    pub(super) fn told(&self, latest: u32, found: Vec<Option<LiveEntry>>) -> Outcome {
+    pub(super) fn told(&self, (latest, found): FoundEntries) -> Outcome {
         let mut entries = Vec::new();
         for (key, LiveEntry { entry, live_until }) in
             self.keys.iter().zip(found).filter_map(|(key, found)| Some((key, found?)))

@@ -30,7 +30,8 @@ use serde_json::value::{RawValue, to_raw_value};
 pub use error::{Code, RpcError};
 pub use forward::{Forwarding, LONGEST_ANSWER, Upstream};
 pub use live::{
-    Authorisation, LiveEntry, LiveNetwork, Node, Simulation, Submitted, SubmittedStatus,
+    Authorisation, FoundEntries, LiveEntry, LiveNetwork, Node, Simulation, Submitted,
+    SubmittedStatus,
 };
 pub use params::Params;
 pub use transaction_hashes::TransactionHashes;

@@ -10,7 +10,7 @@ use stellar_xdr::{LedgerKey, TransactionEnvelope};
 use tokio::time::timeout;
 
 use super::{Ledgers, ServiceError};
-use crate::rpc::{LiveEntry, Node, Submitted, SubmittedStatus};
+use crate::rpc::{FoundEntries, LiveEntry, Node, Submitted, SubmittedStatus};
 use crate::source::core::{Answered, CoreEntries, CoreSubmission, SubmissionError};
 use crate::source::entries::HeldEntry;
 use crate::source::http::Timeouts;
@@ -37,7 +37,7 @@ impl RunningCore {
         })
     }
 
-    async fn look_up(&self, keys: &[LedgerKey]) -> Result<(u32, Vec<Option<LiveEntry>>), String> {
+    async fn look_up(&self, keys: &[LedgerKey]) -> Result<FoundEntries, String> {
         // Core refuses to be asked for nothing, and for the same key twice.
         let distinct: Vec<LedgerKey> =
             keys.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
@@ -86,10 +86,7 @@ impl RunningCore {
 }
 
 impl Node for RunningCore {
-    fn entries<'a>(
-        &'a self,
-        keys: &'a [LedgerKey],
-    ) -> BoxFuture<'a, Result<(u32, Vec<Option<LiveEntry>>), String>> {
+    fn entries<'a>(&'a self, keys: &'a [LedgerKey]) -> BoxFuture<'a, Result<FoundEntries, String>> {
         self.look_up(keys).boxed()
     }
 
