@@ -28,6 +28,7 @@ mod common {
 #[path = "../decode/fixtures.rs"]
 mod fixtures;
 
+mod clients;
 mod events;
 mod fee_stats;
 mod hashes;
