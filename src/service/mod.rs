@@ -6,6 +6,7 @@ mod consumers;
 mod controlled;
 mod http_settings;
 mod ingest;
+mod lag_history;
 mod ledger_entries;
 mod ledgers;
 mod rpc;
@@ -269,6 +270,7 @@ pub async fn run_opened(
     let mut tasks = JoinSet::new();
     tasks.spawn(control.serve(Arc::new(controlled), stop.clone()));
     tasks.spawn(prune_regularly(Arc::clone(&ledgers), stop.clone()));
+    tasks.spawn(lag_history::record(Arc::clone(&ledgers), stop.clone()));
     tasks.spawn(consumers::drive(Arc::clone(&ledgers), stop.clone()));
     tasks.spawn(running_programs::prune_records(Arc::clone(&programs), stop.clone()));
     tasks.spawn(webhooks::sweep_regularly(Arc::clone(&webhooks.asked), stop.clone()));
