@@ -341,6 +341,7 @@ fn dependencies(
             usages.iter().for_each(|usage| rendered.budget_is(usage));
             rendered.cache_bytes_are(store.cache_bytes());
             consumers::report(&store, &rendered, &health);
+            ledgers::report_health(&store, &rendered, &health);
             let (subscriptions, waiting) = webhooks.counts();
             rendered.webhooks_are(subscriptions, waiting);
             rendered.render().unwrap_or_else(|error| format!("# {error}\n"))

@@ -26,6 +26,10 @@ export function make(tag, kind, ...children) {
   return made;
 }
 
+/** A paragraph in which what stands between backticks is code. */
+export const prose = (kind, text) => make("p", kind, ...text.split("`").map((part, index) =>
+  index % 2 === 1 ? make("code", "", part) : part));
+
 /** Makes an element of a drawing. */
 export function draw(tag, attributes, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);

@@ -1,6 +1,6 @@
 // The panels: health, lag, what is stored, consumers, disk, and, with a token, programs and webhooks.
 
-import { ask, at, bytes, complain, count, draw, duration, make, moment, number, session, short, table } from "./common.js";
+import { ask, at, bytes, complain, count, draw, duration, make, moment, number, prose, session, short, table } from "./common.js";
 import { plot } from "./plot.js";
 
 /** Subscriptions whose deliveries are looked at: each is a request. */
@@ -135,7 +135,7 @@ export function completeness({ ranges, gaps }) {
     ...more,
   ]);
   const more = all.length - rows.length;
-  at("ranges").replaceChildren(make("p", gaps.length === 0 ? "note" : "warning", sentence), bar,
+  at("ranges").replaceChildren(prose(gaps.length === 0 ? "note" : "warning", sentence), bar,
     table(["Ledgers", ["Count", "number"], "", ["Events", "number"]], rows),
     make("p", "note", more > 0 ? `${more} more are at rest/completeness.` : ""));
 }
@@ -148,7 +148,7 @@ export async function programs() {
   try {
     const list = await ask("rest/retroshade/list", { withToken: true });
     if (list.length === 0) {
-      place.replaceChildren(make("p", "note", "You have no programs: `orrery deploy` makes one."));
+      place.replaceChildren(prose("note", "You have no programs: `orrery deploy` makes one."));
       return;
     }
     const rows = [];
@@ -157,7 +157,7 @@ export async function programs() {
       table(["Program", "State", ["Runs", "number"], ["Errors", "number"], ["ms", "number"], ["Behind", "number"], ["Rows", "number"]],
         rows.map(({ cells }) => cells)),
       ...rows.filter(({ problem }) => problem).map(({ problem }) => make("p", "problem", problem)),
-      make("p", "note", "Of each program's newest 500 runs; `ms` is how long one takes."),
+      prose("note", "Of each program's newest 500 runs; `ms` is how long one takes."),
     );
   } catch (error) {
     complain(place, error);
@@ -182,7 +182,7 @@ export async function webhooks() {
   try {
     const list = await ask("rest/webhooks/list", { withToken: true });
     if (list.length === 0) {
-      place.replaceChildren(make("p", "note", "You have no webhooks: `orrery webhooks new` makes one."));
+      place.replaceChildren(prose("note", "You have no webhooks: `orrery webhooks new` makes one."));
       return;
     }
     const rows = [];
@@ -190,7 +190,7 @@ export async function webhooks() {
     const more = list.length - rows.length;
     place.replaceChildren(
       table(["Endpoint", "Contract", "State", ["Arrived", "number"], ["Waiting", "number"]], rows),
-      make("p", "note", "`Arrived` is of the newest 100 deliveries that have ended."
+      prose("note", "`Arrived` is of the newest 100 deliveries that have ended."
         + (more > 0 ? ` ${more} more subscriptions are not shown: \`orrery webhooks list\`.` : "")),
     );
   } catch (error) {

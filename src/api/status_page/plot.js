@@ -87,7 +87,7 @@ function drawing(width, { points, kind, overTime, whole, fromZero, label, say },
     svg.append(draw("line", { class: "rule", x1: LEFT, x2: width - RIGHT, y1: toY(y), y2: toY(y) }));
     svg.append(draw("text", { x: LEFT - 7, y: toY(y) + 4, "text-anchor": "end" }, plain(y)));
   }
-  const room = Math.max(3, Math.floor((width - LEFT) / 90));
+  const room = Math.max(4, Math.floor((width - LEFT) / 80));
   const below = overTime ? timeTicks(left, right, room)
     : ticks(left, right, room, true).map((x) => [x, String(x)]);
   for (const [x, text] of below.filter(([x]) => toX(x) > LEFT + 14 && toX(x) < width - 26)) {
