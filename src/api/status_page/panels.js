@@ -117,14 +117,14 @@ export function completeness({ ranges, gaps }) {
   }
   const [first, last] = [ranges[0].first_ledger, ranges.at(-1).last_ledger];
   const scale = 1000 / (last - first + 1);
-  const label = `${ranges.length} ranges with ${gaps.length} gaps from ledger ${first} to ${last}`;
+  const label = `${count(ranges.length, "range")} with ${count(gaps.length, "gap")} from ledger ${first} to ${last}`;
   const bar = draw("svg", { class: "ranges-bar", viewBox: "0 0 1000 16", preserveAspectRatio: "none", role: "img", "aria-label": label },
     draw("rect", { class: "whole", width: 1000, height: 16 }));
   for (const range of ranges) {
     const width = Math.max(2, (range.last_ledger - range.first_ledger + 1) * scale);
     bar.append(draw("rect", { class: "covered", x: Math.min(998, (range.first_ledger - first) * scale), width, height: 16 }));
   }
-  const sentence = gaps.length === 0 ? "Stored without a gap." : `${gaps.length} gaps: \`orrery backfill --from … --to …\` fills them.`;
+  const sentence = gaps.length === 0 ? "Stored without a gap." : `${count(gaps.length, "gap")}: \`orrery backfill --from … --to …\` fills ${gaps.length === 1 ? "it" : "them"}.`;
   const all = [
     ...ranges.map((range) => [range, ["stored", "good"], [number(range.events), "number"]]),
     ...gaps.map((gap) => [gap, ["missing", "bad"], ["", "number"]]),
@@ -157,7 +157,8 @@ export async function programs() {
       table(["Program", "State", ["Runs", "number"], ["Errors", "number"], ["ms", "number"], ["Behind", "number"], ["Rows", "number"]],
         rows.map(({ cells }) => cells)),
       ...rows.filter(({ problem }) => problem).map(({ problem }) => make("p", "problem", problem)),
-      prose("note", "Of each program's newest 500 runs; `ms` is how long one takes."),
+      prose("note", "Of each program's newest 500 runs; `ms` is how long one takes."
+        + (list.length > rows.length ? ` ${list.length - rows.length} more are not shown: \`orrery list\`.` : "")),
     );
   } catch (error) {
     complain(place, error);
@@ -189,7 +190,8 @@ export async function webhooks() {
     for (const hook of list.slice(0, MOST_RATED)) rows.push(await webhookRow(hook));
     const more = list.length - rows.length;
     place.replaceChildren(
-      table(["Endpoint", "Contract", "State", ["Arrived", "number"], ["Waiting", "number"]], rows),
+      table(["Endpoint", "Contract", "State", ["Arrived", "number"], ["Waiting", "number"]], rows.map(({ cells }) => cells)),
+      ...rows.filter(({ problem }) => problem).map(({ problem }) => make("p", "problem", problem)),
       prose("note", "`Arrived` is of the newest 100 deliveries that have ended."
         + (more > 0 ? ` ${more} more subscriptions are not shown: \`orrery webhooks list\`.` : "")),
     );
@@ -203,10 +205,11 @@ async function webhookRow(hook) {
   const arrived = deliveries.filter(({ status }) => status === "delivered").length;
   const ended = arrived + deliveries.filter(({ status }) => status === "dead").length;
   const rate = ended === 0 ? "–" : `${Math.floor(100 * arrived / ended)} % of ${ended}`;
-  const state = !hook.enabled ? [hook.disabled_reason ?? "disabled", "bad"]
-    : hook.failing_since ? [`failing since ${hook.failing_since}`, "bad"] : ["works", "good"];
-  return [
+  const state = !hook.enabled ? ["disabled", "bad"] : hook.failing_since ? ["failing", "bad"] : ["works", "good"];
+  const cells = [
     short(hook.webhook_endpoint, 16), hook.contract_id === "" ? "all" : short(hook.contract_id), state,
     [rate, arrived < ended ? "number bad" : "number"], [number(hook.deliveries_waiting), "number"],
   ];
+  const why = !hook.enabled ? hook.disabled_reason : hook.failing_since ? `no attempt has succeeded since ${hook.failing_since}` : null;
+  return { cells, problem: why ? `${hook.webhook_endpoint}: ${why}` : "" };
 }
