@@ -12,7 +12,7 @@ use super::{ServiceError, consumers};
 use crate::config::Config;
 use crate::control::{CoveredRange, NotStored, StatusReport, Stored};
 use crate::domain::{ContractId, LedgerSeq, Network};
-use crate::observe::health::Health;
+use crate::observe::health::{Component, Health};
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver};
 use crate::source::core::QueryPort;
@@ -206,12 +206,13 @@ impl Ledgers {
         Ok(())
     }
 
-    /// Measures the store for the metrics.
+    /// Measures the store, and the disk that it is on, for the metrics.
     ///
     /// # Errors
     /// What the store says.
     pub fn measure(&self) -> Result<(), StoreError> {
         self.metrics.store_bytes_are(self.store().sizes()?.values().sum());
+        self.metrics.disk_free_bytes_are(self.store().disk_free()?);
         Ok(())
     }
 
@@ -305,6 +306,14 @@ impl StepObserver for Metrics {
     fn step(&self, name: &'static str, seconds: f64) {
         self.observe_step(name, Duration::from_secs_f64(seconds.max(0.0)));
     }
+}
+
+/// Says in metrics which components work, and how old the newest ledger is.
+pub(super) fn report_health(store: &Store, metrics: &Metrics, health: &Health) {
+    let components = health.components();
+    let works = |component: &Component| matches!(component, Component::Up(_));
+    metrics.components_are(components.iter().map(|(name, it)| (*name, works(it))));
+    metrics.latest_closed_at(store.ends().latest_close_time.unwrap_or(0));
 }
 
 /// What of each ledger is indexed.

@@ -6,6 +6,7 @@ mod consumers;
 mod controlled;
 mod http_settings;
 mod ingest;
+mod lag_history;
 mod ledger_entries;
 mod ledgers;
 mod rpc;
@@ -274,6 +275,7 @@ pub async fn run_opened(
     let mut tasks = JoinSet::new();
     tasks.spawn(control.serve(Arc::new(controlled), stop.clone()));
     tasks.spawn(prune_regularly(Arc::clone(&ledgers), stop.clone()));
+    tasks.spawn(lag_history::record(Arc::clone(&ledgers), stop.clone()));
     tasks.spawn(consumers::drive(Arc::clone(&ledgers), stop.clone()));
     tasks.spawn(running_programs::prune_records(Arc::clone(&programs), stop.clone()));
     tasks.spawn(webhooks::sweep_regularly(Arc::clone(&webhooks.asked), stop.clone()));
@@ -344,6 +346,7 @@ fn dependencies(
             usages.iter().for_each(|usage| rendered.budget_is(usage));
             rendered.cache_bytes_are(store.cache_bytes());
             consumers::report(&store, &rendered, &health);
+            ledgers::report_health(&store, &rendered, &health);
             let (subscriptions, waiting) = webhooks.counts();
             rendered.webhooks_are(subscriptions, waiting);
             rendered.render().unwrap_or_else(|error| format!("# {error}\n"))

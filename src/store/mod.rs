@@ -13,6 +13,7 @@ mod compression;
 mod coverage;
 mod database;
 mod digest;
+mod disk;
 mod entries;
 mod error;
 mod events;
@@ -49,7 +50,6 @@ mod transactions;
 mod writer_thread;
 mod writes;
 
-use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -334,14 +334,6 @@ impl Store {
     /// the ledgers.
     pub fn pieces(&self, ledgers: LedgerRange) -> Vec<LedgerRange> {
         self.coverage.read().pieces(ledgers)
-    }
-
-    /// Bytes on disk, by family.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub fn sizes(&self) -> Result<BTreeMap<String, u64>, StoreError> {
-        self.database.sizes_on_disk()
     }
 
     /// Bytes of memory that decompressed blocks take now.

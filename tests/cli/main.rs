@@ -11,7 +11,9 @@ mod drift;
 mod harness;
 mod modes;
 mod network;
+mod packaging;
 mod pasted;
+mod status_page;
 
 use std::fs;
 use std::net::TcpListener;
