@@ -2,6 +2,7 @@
 //! error.
 
 mod backfill;
+mod backup;
 mod compile;
 mod config;
 mod demo;
@@ -13,6 +14,7 @@ mod output;
 mod programs;
 mod rebuild;
 mod remote;
+mod restore;
 mod serve;
 mod sql_worker;
 mod status;
@@ -50,6 +52,7 @@ const EXAMPLES: &str = "Examples:
   orrery import --data-dir d --network mainnet lake/   store ledgers from files
   orrery token issue --data-dir d --sub alice          let someone ask about them
   orrery serve --data-dir d --no-source                answer from what is stored
+  orrery backup --data-dir d /mnt/backups              copy all of it, while it runs
 
 Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data directory is in use.";
 
@@ -76,6 +79,8 @@ enum Verb {
     Demo(demo::Demo),
     Import(import::Import),
     Backfill(backfill::Backfill),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Token(token::Token),
     Rebuild(rebuild::Rebuild),
     Status(status::Status),
@@ -99,6 +104,8 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Demo(verb) => verb.run(&common),
         Verb::Import(verb) => verb.run(&common),
         Verb::Backfill(verb) => verb.run(&common, &remote),
+        Verb::Backup(verb) => verb.run(&common),
+        Verb::Restore(verb) => verb.run(&common),
         Verb::Token(verb) => verb.run(&common),
         Verb::Rebuild(verb) => verb.run(&common),
         Verb::Status(verb) => verb.run(&common, &remote),
