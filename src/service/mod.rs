@@ -8,6 +8,7 @@ mod http_settings;
 mod ingest;
 mod ledger_entries;
 mod ledgers;
+mod room;
 mod rpc;
 mod running_programs;
 mod sandbox;
@@ -32,6 +33,7 @@ pub use consumers::lost_ranges;
 pub use ingest::{Ended, Ingestion};
 pub use ledger_entries::{AskedEntries, EntriesServer};
 pub use ledgers::Ledgers;
+pub use room::DiskRoom;
 pub use sandbox::RunningSandbox;
 
 use self::webhooks::RunningWebhooks;
