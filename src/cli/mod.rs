@@ -6,6 +6,7 @@ mod backup;
 mod compile;
 mod config;
 mod demo;
+mod doctor;
 mod failure;
 mod grid;
 mod import;
@@ -85,6 +86,7 @@ enum Verb {
     Rebuild(rebuild::Rebuild),
     Status(status::Status),
     Verify(verify::Verify),
+    Doctor(doctor::Doctor),
     Config(config::Config),
     Version(version::Version),
     Webhooks(webhooks::Webhooks),
@@ -110,6 +112,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Rebuild(verb) => verb.run(&common),
         Verb::Status(verb) => verb.run(&common, &remote),
         Verb::Verify(verb) => verb.run(&common),
+        Verb::Doctor(verb) => verb.run(&common),
         Verb::Config(verb) => verb.run(&common),
         Verb::Version(verb) => verb.run(),
         Verb::Webhooks(verb) => verb.run(&remote),

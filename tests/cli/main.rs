@@ -11,6 +11,7 @@ mod common {
 }
 
 mod backups;
+mod doctor;
 mod drift;
 mod harness;
 mod modes;
@@ -72,6 +73,7 @@ fn every_verb_explains_itself_with_an_example() {
         &["config", "check"],
         &["config", "print"],
         &["backup"],
+        &["doctor"],
         &["restore"],
         &["version"],
     ] {
