@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["decode", "domain", "priority", "verify"]),
     ("accounts", &["decode", "domain", "store"]),
     ("durable", &[]),
+    ("backup", &["domain", "durable", "store"]),
     ("memory", &[]),
     ("budget", &[]),
     ("confinement", &[]),

@@ -2,9 +2,11 @@
 //! error.
 
 mod backfill;
+mod backup;
 mod compile;
 mod config;
 mod demo;
+mod doctor;
 mod failure;
 mod grid;
 mod import;
@@ -13,6 +15,7 @@ mod output;
 mod programs;
 mod rebuild;
 mod remote;
+mod restore;
 mod serve;
 mod sql_worker;
 mod status;
@@ -50,6 +53,7 @@ const EXAMPLES: &str = "Examples:
   orrery import --data-dir d --network mainnet lake/   store ledgers from files
   orrery token issue --data-dir d --sub alice          let someone ask about them
   orrery serve --data-dir d --no-source                answer from what is stored
+  orrery backup --data-dir d /mnt/backups              copy all of it, while it runs
 
 Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data directory is in use.";
 
@@ -76,10 +80,13 @@ enum Verb {
     Demo(demo::Demo),
     Import(import::Import),
     Backfill(backfill::Backfill),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Token(token::Token),
     Rebuild(rebuild::Rebuild),
     Status(status::Status),
     Verify(verify::Verify),
+    Doctor(doctor::Doctor),
     Config(config::Config),
     Version(version::Version),
     Webhooks(webhooks::Webhooks),
@@ -99,10 +106,13 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Demo(verb) => verb.run(&common),
         Verb::Import(verb) => verb.run(&common),
         Verb::Backfill(verb) => verb.run(&common, &remote),
+        Verb::Backup(verb) => verb.run(&common),
+        Verb::Restore(verb) => verb.run(&common),
         Verb::Token(verb) => verb.run(&common),
         Verb::Rebuild(verb) => verb.run(&common),
         Verb::Status(verb) => verb.run(&common, &remote),
         Verb::Verify(verb) => verb.run(&common),
+        Verb::Doctor(verb) => verb.run(&common),
         Verb::Config(verb) => verb.run(&common),
         Verb::Version(verb) => verb.run(),
         Verb::Webhooks(verb) => verb.run(&remote),

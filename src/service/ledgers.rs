@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::room::{Held, Room};
 use super::{ServiceError, consumers};
 use crate::config::Config;
 use crate::control::{CoveredRange, NotStored, StatusReport, Stored};
@@ -33,6 +34,7 @@ pub struct Ledgers {
     /// Subscriptions of webhooks, for which one of these does its work.
     webhooks: Arc<Registry>,
     retention: Retention,
+    room: Room,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
     /// Address of the HTTP interface, once there is one.
@@ -85,6 +87,7 @@ impl Ledgers {
             consumers: Vec::new(),
             webhooks: Arc::default(),
             retention: retention(config),
+            room: Room::new(&config.data_dir, config.disk),
             health: Arc::default(),
             metrics,
             listening: OnceLock::new(),
@@ -183,6 +186,11 @@ impl Ledgers {
         mut stored: impl FnMut(&Ingested) + Send,
     ) -> Result<(), PipelineError> {
         let metrics = Arc::clone(&self.metrics);
+        let ledgers = ledgers.map(|ledger| {
+            let ledger = ledger.map_err(Held::Source)?;
+            self.room.check().map_err(Held::NoRoom)?;
+            Ok::<_, Held<E>>(ledger)
+        });
         // What `stored` holds goes as soon as nothing more is stored, which may be long before the
         // iterator ends.
         pipeline.run(ledgers, durability, move |ingested| {

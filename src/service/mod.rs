@@ -9,6 +9,7 @@ mod ingest;
 mod lag_history;
 mod ledger_entries;
 mod ledgers;
+mod room;
 mod rpc;
 mod running_core;
 mod running_programs;
@@ -34,6 +35,7 @@ pub use consumers::lost_ranges;
 pub use ingest::{Ended, Ingestion};
 pub use ledger_entries::{AskedEntries, EntriesServer};
 pub use ledgers::Ledgers;
+pub use room::DiskRoom;
 pub use sandbox::RunningSandbox;
 
 use self::running_core::RunningCore;

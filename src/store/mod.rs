@@ -3,6 +3,7 @@
 
 mod acknowledged;
 mod audit;
+mod backup;
 mod block;
 mod block_cache;
 mod bytes;
@@ -59,6 +60,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, RwLock};
 
 pub use audit::{Audit, AuditProgress, AuditedRange, Problem, audit, audit_with};
+pub use backup::{Checkpoint, Held, HeldRange, held_in};
 pub use commit::{Committed, Durability};
 pub use completeness::CoveredLedgers;
 pub use digest::Digest;
@@ -204,6 +206,7 @@ impl Store {
         DirBuilder::new().recursive(true).mode(PRIVATE).create(directory).map_err(io)?;
         let lock = DirectoryLock::take(directory)?;
         make_private(directory, &lock);
+        backup::remove_leftovers(directory);
         Self::open_locked(directory, network, extensions, lock)
             .map_err(|error| error.while_reading(directory))
     }

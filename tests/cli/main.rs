@@ -3,10 +3,15 @@
 #[path = "../common"]
 mod common {
     pub mod client;
+    // Other tests use the rest.
+    #[allow(dead_code)]
+    pub mod lake_files;
     pub mod signal;
     pub mod terminal;
 }
 
+mod backups;
+mod doctor;
 mod drift;
 mod harness;
 mod modes;
@@ -69,6 +74,9 @@ fn every_verb_explains_itself_with_an_example() {
         &["config"],
         &["config", "check"],
         &["config", "print"],
+        &["backup"],
+        &["doctor"],
+        &["restore"],
         &["version"],
     ] {
         let ran = run(directory.path(), &[verb, &["--help"]].concat());
