@@ -6,6 +6,7 @@ mod compile;
 mod config;
 mod demo;
 mod failure;
+mod generate;
 mod grid;
 mod import;
 mod open;
@@ -86,6 +87,8 @@ enum Verb {
     #[command(flatten)]
     Program(programs::ProgramVerb),
     #[command(hide = true)]
+    Generate(generate::Generate),
+    #[command(hide = true)]
     SqlWorker(sql_worker::SqlWorker),
     #[command(hide = true)]
     Compile(compile::Compile),
@@ -107,6 +110,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Version(verb) => verb.run(),
         Verb::Webhooks(verb) => verb.run(&remote),
         Verb::Program(verb) => verb.run(&remote),
+        Verb::Generate(verb) => verb.run(),
         Verb::SqlWorker(verb) => verb.run(),
         Verb::Compile(verb) => verb.run(),
     }
