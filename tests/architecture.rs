@@ -79,6 +79,9 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("rustls", &["source"]),
     ("object_store", &["source"]),
     ("clap", &["cli", "main"]),
+    ("clap_complete", &["cli"]),
+    ("clap_mangen", &["cli"]),
+    ("sd_notify", &["service"]),
     ("indicatif", &["cli"]),
     ("anyhow", &["cli", "main"]),
     // Numbers of system calls are constants.

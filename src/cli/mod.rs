@@ -8,6 +8,7 @@ mod config;
 mod demo;
 mod doctor;
 mod failure;
+mod generate;
 mod grid;
 mod import;
 mod open;
@@ -93,6 +94,8 @@ enum Verb {
     #[command(flatten)]
     Program(programs::ProgramVerb),
     #[command(hide = true)]
+    Generate(generate::Generate),
+    #[command(hide = true)]
     SqlWorker(sql_worker::SqlWorker),
     #[command(hide = true)]
     Compile(compile::Compile),
@@ -117,6 +120,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Version(verb) => verb.run(),
         Verb::Webhooks(verb) => verb.run(&remote),
         Verb::Program(verb) => verb.run(&remote),
+        Verb::Generate(verb) => verb.run(),
         Verb::SqlWorker(verb) => verb.run(),
         Verb::Compile(verb) => verb.run(),
     }

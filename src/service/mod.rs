@@ -17,6 +17,7 @@ mod sandbox;
 pub mod sources;
 mod status_messages;
 mod stored_ledgers;
+mod supervisor;
 mod webhooks;
 
 use std::net::SocketAddr;
@@ -305,6 +306,9 @@ pub async fn run_opened(
         deps.settings.has_friendbot = true;
         deps.friendbot = Some(sandbox);
     }
+    // Goes on until this function returns, so that a long stop does not look like a stuck service.
+    let mut supervised = JoinSet::new();
+    supervised.spawn(supervisor::tell(Arc::clone(&ledgers), stop.clone()));
     let served = api::serve(deps, http, stopped(stop)).await;
     if served.is_ok() {
         while tasks.join_next().await.is_some() {}
