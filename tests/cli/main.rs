@@ -12,6 +12,7 @@ mod common {
 
 mod backups;
 mod doctor;
+mod documents;
 mod drift;
 mod harness;
 mod modes;
