@@ -93,13 +93,15 @@ impl Service {
     /// Follows nothing unless a file says what: the networks have public sources, which tests leave alone.
     pub fn start(directory: &Path, arguments: &[&str]) -> Self {
         let no_source = if arguments.contains(&"--config") { None } else { Some("--no-source") };
-        let mut child = orrery(directory)
-            .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
-            .args(no_source)
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut service = orrery(directory);
+        service.args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+        service.args(no_source).args(arguments).stderr(Stdio::piped());
+        Self::started(service)
+    }
+
+    /// The same with a command that is made up already.
+    pub fn started(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = loop {
             let line = lines.next().expect("it says where it listens").unwrap();

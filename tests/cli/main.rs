@@ -20,6 +20,7 @@ mod network;
 mod packaging;
 mod pasted;
 mod status_page;
+mod unit;
 
 use std::fs;
 use std::net::TcpListener;
