@@ -17,6 +17,7 @@ pub mod control;
 pub mod decode;
 pub mod domain;
 pub mod durable;
+pub mod export;
 pub mod memory;
 pub mod notify;
 pub mod observe;

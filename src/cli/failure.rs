@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use orrery::auth::AuthError;
 use orrery::config::{ConfigError, Origin};
 use orrery::control::ControlError;
+use orrery::export::ExportError;
 use orrery::observe::logs::LogsError;
 use orrery::programs::engine::compiler::CompileFailure;
 use orrery::service::sources::SourcesError;
@@ -83,6 +84,7 @@ failed!(
     BackfillError,
     CompileFailure,
     ControlError,
+    ExportError,
     FilesError,
     LogsError,
     SandboxNetworkError,

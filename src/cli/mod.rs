@@ -5,6 +5,7 @@ mod backfill;
 mod compile;
 mod config;
 mod demo;
+mod export;
 mod failure;
 mod grid;
 mod import;
@@ -76,6 +77,7 @@ enum Verb {
     Demo(demo::Demo),
     Import(import::Import),
     Backfill(backfill::Backfill),
+    Export(export::Export),
     Token(token::Token),
     Rebuild(rebuild::Rebuild),
     Status(status::Status),
@@ -99,6 +101,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Demo(verb) => verb.run(&common),
         Verb::Import(verb) => verb.run(&common),
         Verb::Backfill(verb) => verb.run(&common, &remote),
+        Verb::Export(verb) => verb.run(&common),
         Verb::Token(verb) => verb.run(&common),
         Verb::Rebuild(verb) => verb.run(&common),
         Verb::Status(verb) => verb.run(&common, &remote),
