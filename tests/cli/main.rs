@@ -6,8 +6,11 @@ mod common {
     pub mod signal;
     pub mod terminal;
 }
+#[path = "../common/size.rs"]
+mod size;
 
 mod drift;
+mod export;
 mod harness;
 mod modes;
 mod network;
@@ -58,6 +61,7 @@ fn every_verb_explains_itself_with_an_example() {
         &["demo"],
         &["import"],
         &["backfill"],
+        &["export"],
         &["token"],
         &["token", "issue"],
         &["token", "list"],
