@@ -12,7 +12,7 @@ ORRERY := $(CARGO_TARGET_DIR)/debug/orrery
 PACKAGES := build-essential libclang-dev ca-certificates curl
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test test-full fuzz lint bench
+.PHONY: help deps build deb demo test test-full fuzz lint bench
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -35,6 +35,13 @@ deps: ## Install the system packages and the Rust toolchain that are missing (De
 build: deps ## Build the binary
 	cargo build --locked
 	@echo "built $(ORRERY)"
+
+# BINARY names one that is built already.
+deb: deps ## Build a Debian package (release build; takes a while), into the target directory
+	@for package in debhelper fakeroot python3; do dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed \
+		|| { echo "install $$package first: apt-get install debhelper fakeroot python3" >&2; exit 1; }; done
+	$(if $(BINARY),,cargo build --locked --release)
+	@packaging/build $(or $(BINARY),$(CARGO_TARGET_DIR)/release/orrery) $(CARGO_TARGET_DIR)/debian
 
 demo: build ## Build, then run a small network of its own with the API on it
 	@$(ORRERY) demo

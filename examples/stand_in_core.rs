@@ -50,6 +50,8 @@ struct Script {
     waits_for: PathBuf,
     /// What the query port does; read anew for each question.
     query: Query,
+    /// What `/tx` answers, one after the other; the last one again and again.
+    submitted: Vec<serde_json::Value>,
     faults: Vec<Fault>,
 }
 
@@ -66,6 +68,7 @@ impl Default for Script {
             info_network: String::new(),
             waits_for: PathBuf::new(),
             query: Query::default(),
+            submitted: Vec::new(),
             faults: Vec::new(),
         }
     }
@@ -408,7 +411,7 @@ impl StandIn {
         }
     }
 
-    /// Answers `/info` and `/upgrades` where that is configured.
+    /// Answers `/info`, `/upgrades` and `/tx` where that is configured.
     fn serve_http(&self) {
         let port = self.config.get("HTTP_PORT").and_then(Value::as_integer).unwrap_or(0);
         if port == 0 {
@@ -417,28 +420,31 @@ impl StandIn {
         let configured = self.config["NETWORK_PASSPHRASE"].as_str().expect("a passphrase");
         let told = &self.script.info_network;
         let network = if told.is_empty() { configured } else { told }.to_owned();
-        let calls = self.home.clone();
+        let home = self.home.clone();
         let port = u16::try_from(port).expect("a port");
         let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
         thread::spawn(move || {
+            let mut submitted = 0;
             for mut stream in listener.incoming().flatten() {
-                let mut question = [0; 2048];
-                let length = stream.read(&mut question).unwrap_or(0);
-                let question = String::from_utf8_lossy(&question[..length]).into_owned();
-                let path = question.split(' ').nth(1).unwrap_or_default();
+                let path = read_path(&mut stream);
+                let version = PROTOCOL.load(Ordering::SeqCst);
+                let mut body = serde_json::json!({ "info": {
+                    "network": network, "state": "Synced!", "ledger": { "version": version } } });
                 if path.starts_with("/upgrades") {
-                    note_call(&calls, &[path.to_owned()]);
+                    note_call(&home, &[path]);
                     fs::write(UPGRADED, "").expect("the database");
                     PROTOCOL.store(26, Ordering::SeqCst);
+                } else if let Some(blob) = path.strip_prefix("/tx?blob=") {
+                    note_call(&home, &["tx".to_owned(), percent_decoded(blob)]);
+                    let script = fs::read_to_string(home.join("script.json")).expect("the script");
+                    let script: Script = serde_json::from_str(&script).expect("the script is JSON");
+                    let answers = script.submitted;
+                    let last = answers.len().saturating_sub(1);
+                    body = answers.into_iter().nth(last.min(submitted)).unwrap_or_default();
+                    submitted += 1;
                 }
-                let version = PROTOCOL.load(Ordering::SeqCst);
-                let body = serde_json::json!({ "info": {
-                    "network": network, "state": "Synced!", "ledger": { "version": version } } });
-                let body = body.to_string();
-                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
-                let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
                 // Whoever asked may be gone.
-                let _ = stream.write_all(answer.as_bytes());
+                let _ = write_answer(&mut stream, "200 OK", &body.to_string());
             }
         });
     }
@@ -484,6 +490,19 @@ fn answer_query(home: &Path, mut stream: TcpStream) -> std::io::Result<()> {
 }
 
 /// Path and body of a question. The real one knows the length of a body only as `Content-Length`.
+/// What a request without a body asks for; empty when nothing comes.
+fn read_path(stream: &mut TcpStream) -> String {
+    let (mut head, mut piece) = (Vec::new(), [0; 4096]);
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut piece) {
+            Ok(0) | Err(_) => break,
+            Ok(length) => head.extend_from_slice(&piece[..length]),
+        }
+    }
+    let head = String::from_utf8_lossy(&head);
+    head.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
 fn read_question(stream: &mut TcpStream) -> std::io::Result<Option<(String, String)>> {
     let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
     loop {

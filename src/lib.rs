@@ -10,6 +10,7 @@
 pub mod accounts;
 pub mod api;
 pub mod auth;
+pub mod backup;
 pub mod budget;
 pub mod config;
 pub mod confinement;

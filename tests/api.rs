@@ -28,5 +28,6 @@ mod rest {
     mod neighbours;
     mod parameters;
     mod protocol;
+    mod status;
     mod tokens;
 }

@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("export", &["decode", "domain", "store"]),
     ("accounts", &["decode", "domain", "store"]),
     ("durable", &[]),
+    ("backup", &["domain", "durable", "store"]),
     ("memory", &[]),
     ("budget", &[]),
     ("confinement", &[]),
@@ -79,6 +80,9 @@ const ONE_DOOR: &[(&str, &[&str])] = &[
     ("rustls", &["source"]),
     ("object_store", &["source"]),
     ("clap", &["cli", "main"]),
+    ("clap_complete", &["cli"]),
+    ("clap_mangen", &["cli"]),
+    ("sd_notify", &["service"]),
     ("indicatif", &["cli"]),
     ("anyhow", &["cli", "main"]),
     // Numbers of system calls are constants.

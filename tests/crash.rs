@@ -4,6 +4,7 @@
 //! Small: 13 kills; full: 200.
 
 mod damage {
+    mod chain;
     mod flips;
     mod upgrades;
 }

@@ -29,7 +29,7 @@ use super::intake::Intake;
 use super::limits::Limits;
 use super::reading::Reading;
 use super::record::{REQUEST_ID, log_failure, request_id};
-use super::replies::{Reply, failure, options, success};
+use super::replies::{Reply, failure, not_modified, options, success};
 use super::route::{Call, PathValues, Route, Work};
 use super::router::{Match, Router};
 use super::streams::{self, Opening, Streams};
@@ -478,7 +478,7 @@ impl Gate {
         if body_state == Body::Abandoned {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        response
+        not_modified(response, &head.headers)
     }
 
     fn report(

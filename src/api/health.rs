@@ -9,7 +9,6 @@ use super::route::{Access, Call, Handler, Route, Work};
 use super::{ApiError, Deps};
 use crate::domain::EventId;
 use crate::observe::health::Component;
-use crate::store::StoreEnds;
 
 const fn route(template: &'static str, handler: Handler<Deps>) -> Route {
     Route::new("GET", template, Access::Probe, Work::Memory(handler))
@@ -27,33 +26,33 @@ const LAST_I32_ID: EventId = EventId(i32::MAX as u64);
 
 /// The health record. Fields after the third are additive; absent ones are unknown.
 #[derive(Serialize)]
-struct Record<'a> {
-    service: &'static str,
+pub(super) struct Record<'a> {
+    pub service: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    service_latest_ledger: Option<u32>,
+    pub service_latest_ledger: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    network_latest_ledger: Option<u32>,
+    pub network_latest_ledger: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    oldest_ledger: Option<u32>,
+    pub oldest_ledger: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    lag_ledgers: Option<u32>,
+    pub lag_ledgers: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    lag_seconds: Option<u64>,
-    components: BTreeMap<&'static str, State>,
-    version: &'static str,
-    network: &'static str,
-    network_passphrase: &'a str,
+    pub lag_seconds: Option<u64>,
+    pub components: BTreeMap<&'static str, State>,
+    pub version: &'static str,
+    pub network: &'static str,
+    pub network_passphrase: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    warning: Option<&'static str>,
+    pub warning: Option<&'static str>,
 }
 
 #[derive(Serialize)]
-struct State {
-    status: &'static str,
+pub(super) struct State {
+    pub status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
+    pub detail: Option<String>,
 }
 
 impl From<Component> for State {
@@ -66,29 +65,25 @@ impl From<Component> for State {
 }
 
 fn health(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
-    Ok(json(&record(deps, &deps.store.ends())))
+    Ok(json(&record(deps)))
 }
 
-fn record<'a>(deps: &'a Deps, ends: &StoreEnds) -> Record<'a> {
+/// The health record of this moment.
+pub(super) fn record(deps: &Deps) -> Record<'_> {
+    let ends = deps.store.ends();
     let latest = ends.latest.map(|ledger| ledger.0);
     let network_latest = deps.health.network_latest().map(|ledger| ledger.0);
     let components: BTreeMap<_, State> =
         deps.health.components().into_iter().map(|(name, state)| (name, state.into())).collect();
-    // Without a source nothing is lagged behind: what a backfill learns of the network is no promise.
-    let follows = |latest: Option<u32>| latest.filter(|_| deps.health.follows());
+    let lag = deps.health.lag((deps.clock)(), ends.latest, ends.latest_close_time);
     let all_up = components.values().all(|state| state.reason.is_none());
     Record {
         service: if all_up { "up" } else { "down" },
         service_latest_ledger: latest,
         network_latest_ledger: network_latest,
         oldest_ledger: ends.oldest.map(|ledger| ledger.0),
-        lag_ledgers: network_latest
-            .zip(follows(latest))
-            .map(|(tip, stored)| tip.saturating_sub(stored)),
-        lag_seconds: ends
-            .latest_close_time
-            .filter(|_| deps.health.follows())
-            .map(|closed| (deps.clock)().saturating_sub(closed)),
+        lag_ledgers: lag.ledgers,
+        lag_seconds: lag.seconds,
         components,
         version: env!("CARGO_PKG_VERSION"),
         network: deps.network.name(),

@@ -3,7 +3,7 @@
 //!
 //! A request passes, in this order: [`server`] (connections and their limits), [`gate`] (request
 //! id, route, rate limit and token by [`identity`], its share of the [`budgets`], its body by [`intake`]), a handler of its area ([`events`], [`streams`], [`transactions`],
-//! [`completeness`], [`accounts`], [`health`], [`description`], [`metrics`]) unless the answer is still known
+//! [`completeness`], [`accounts`], [`health`], [`status`], [`status_page`], [`description`], [`metrics`]) unless the answer is still known
 //! ([`answers`]), and [`gate`] again (compression, headers, log). Each area has a table of its routes
 //! ([`route`]), in which [`router`] finds the one for a request; a handler is a function from parameters
 //! to an answer.
@@ -42,6 +42,8 @@ mod route;
 mod router;
 mod rpc;
 mod server;
+mod status;
+mod status_page;
 mod streams;
 mod transactions;
 mod webhooks;
@@ -83,7 +85,7 @@ const LARGEST_UPLOAD: usize = 9 << 20;
 pub const LONGEST_URI: usize = 32 * 1024;
 
 /// The routes of every area: the one place where an area is entered.
-fn areas(settings: &ApiSettings) -> [&'static [Route]; 15] {
+fn areas(settings: &ApiSettings) -> [&'static [Route]; 17] {
     [
         &events::ROUTES,
         &streams::ROUTES,
@@ -92,6 +94,8 @@ fn areas(settings: &ApiSettings) -> [&'static [Route]; 15] {
         &health::ROUTES,
         &description::ROUTES,
         &metrics::ROUTES,
+        &status::ROUTES,
+        &status_page::ROUTES,
         &retroshade::ROUTES,
         &webhooks::ROUTES,
         &accounts::smart::ROUTES,

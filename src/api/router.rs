@@ -124,8 +124,8 @@ impl Router {
 
     /// Finds the route for a path and method.
     pub(super) fn find<'a>(&'a self, method: &Method, path: &'a str) -> Match<'a> {
-        // A trailing slash names the same resource.
-        let path = path.strip_suffix('/').unwrap_or(path);
+        // A trailing slash names the same resource, but that it is all of `/`.
+        let path = path.strip_suffix('/').filter(|rest| !rest.is_empty()).unwrap_or(path);
         let found = self.resource(path).or_else(|| {
             // `%65vents` is `events` (RFC 3986, section 6.2.2.2).
             let decoded = path.contains('%').then(|| decoded(path));

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use orrery::auth::AuthError;
+use orrery::backup::BackupError;
 use orrery::config::{ConfigError, Origin};
 use orrery::control::ControlError;
 use orrery::export::ExportError;
@@ -99,6 +100,16 @@ impl From<ConfigError> for Failure {
                 Self::usage(error.to_string())
             }
             _ => Self::failed(error.to_string()),
+        }
+    }
+}
+
+impl From<BackupError> for Failure {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Store(error) => error.into(),
+            BackupError::InUse(_) => Self::in_use(error.to_string()),
+            error => Self::failed(error.to_string()),
         }
     }
 }

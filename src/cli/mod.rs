@@ -2,11 +2,14 @@
 //! error.
 
 mod backfill;
+mod backup;
 mod compile;
 mod config;
 mod demo;
+mod doctor;
 mod export;
 mod failure;
+mod generate;
 mod grid;
 mod import;
 mod open;
@@ -14,6 +17,7 @@ mod output;
 mod programs;
 mod rebuild;
 mod remote;
+mod restore;
 mod serve;
 mod sql_worker;
 mod status;
@@ -51,6 +55,7 @@ const EXAMPLES: &str = "Examples:
   orrery import --data-dir d --network mainnet lake/   store ledgers from files
   orrery token issue --data-dir d --sub alice          let someone ask about them
   orrery serve --data-dir d --no-source                answer from what is stored
+  orrery backup --data-dir d /mnt/backups              copy all of it, while it runs
 
 Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data directory is in use.";
 
@@ -78,15 +83,20 @@ enum Verb {
     Import(import::Import),
     Backfill(backfill::Backfill),
     Export(export::Export),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Token(token::Token),
     Rebuild(rebuild::Rebuild),
     Status(status::Status),
     Verify(verify::Verify),
+    Doctor(doctor::Doctor),
     Config(config::Config),
     Version(version::Version),
     Webhooks(webhooks::Webhooks),
     #[command(flatten)]
     Program(programs::ProgramVerb),
+    #[command(hide = true)]
+    Generate(generate::Generate),
     #[command(hide = true)]
     SqlWorker(sql_worker::SqlWorker),
     #[command(hide = true)]
@@ -102,14 +112,18 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Import(verb) => verb.run(&common),
         Verb::Backfill(verb) => verb.run(&common, &remote),
         Verb::Export(verb) => verb.run(&common),
+        Verb::Backup(verb) => verb.run(&common),
+        Verb::Restore(verb) => verb.run(&common),
         Verb::Token(verb) => verb.run(&common),
         Verb::Rebuild(verb) => verb.run(&common),
         Verb::Status(verb) => verb.run(&common, &remote),
         Verb::Verify(verb) => verb.run(&common),
+        Verb::Doctor(verb) => verb.run(&common),
         Verb::Config(verb) => verb.run(&common),
         Verb::Version(verb) => verb.run(),
         Verb::Webhooks(verb) => verb.run(&remote),
         Verb::Program(verb) => verb.run(&remote),
+        Verb::Generate(verb) => verb.run(),
         Verb::SqlWorker(verb) => verb.run(),
         Verb::Compile(verb) => verb.run(),
     }

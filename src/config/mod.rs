@@ -4,6 +4,7 @@
 //! (`ORRERY_SECTION_KEY`), then in the flags; the last one found wins, and each value remembers
 //! where it came from. `schema/config.reference.toml` documents every key.
 
+mod disk;
 mod indexers;
 mod limits;
 mod load;
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use disk::Disk;
 pub use indexers::Indexers;
 pub use limits::Limits;
 pub use load::{Layers, Origin, Settings};
@@ -52,6 +54,8 @@ pub struct Config {
     pub limits: Limits,
     /// What is kept, and for how long.
     pub retention: Retention,
+    /// What stays free on the disk.
+    pub disk: Disk,
     /// Where ledgers come from while the service runs.
     pub source: Source,
     /// The stellar-core that this process runs, for that kind of source.
@@ -209,6 +213,7 @@ impl Default for Config {
                 // A day.
                 wait_for_consumers: 17_280,
             },
+            disk: Disk::default(),
             source: Source {
                 kind: SourceKind::Auto,
                 path: String::new(),
@@ -283,6 +288,7 @@ fn expectation(key: &str) -> &'static str {
         "http.connections" => "a whole number from 1 to 4294967295",
         "index.classic_events" | "index.fee_events" => "true or false",
         "index.contracts" => "a list of contract IDs, strkeys of 56 characters that start with C",
+        key if key.starts_with("disk.") => disk::expectation(key),
         key if key.starts_with("limits.") => limits::expectation(key),
         "retention.raw_ledgers" => "a number of ledgers from 0 (keep none) to 4294967295",
         "retention.events" | "retention.transactions" => {

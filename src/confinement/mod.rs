@@ -79,6 +79,15 @@ impl Confinement {
     }
 }
 
+/// What this kernel can do to hold a child process back. Tried on a thread of its own, which then ends.
+///
+/// # Errors
+/// When the kernel refuses what it says it can do.
+pub fn available() -> Result<Confinement, ConfinementError> {
+    let walled = std::thread::spawn(|| Profile::compiler().raise_walls()).join();
+    walled.unwrap_or_else(|_| Err(ConfinementError::Seccomp("the trial ended early".to_owned())))
+}
+
 /// What a process keeps.
 #[derive(Debug, Clone, Copy)]
 pub struct Profile {

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use super::protocol::{self, Greeting, HEADER, Kind};
 use super::{
-    BackfillReport, BackfillRequest, ControlError, NotStored, RebuildReport, RebuildRequest,
-    SocketPath, StatusReport, Stored,
+    BackfillReport, BackfillRequest, CheckpointReport, ControlError, NotStored, RebuildReport,
+    RebuildRequest, SocketPath, StatusReport, Stored,
 };
 
 /// A service that works answers a greeting at once.
@@ -80,6 +80,12 @@ impl Client {
     /// Begins to build what a consumer keeps anew, or asks about it.
     pub fn rebuild(&mut self, request: &RebuildRequest) -> Result<RebuildReport, ControlError> {
         self.ask(Kind::Rebuild, &protocol::encode(request)?, Kind::Rebuild)
+    }
+
+    /// Asks for a state of what is stored to copy, which goes with this connection. The service ends a
+    /// connection on which nothing is asked for ten minutes.
+    pub fn checkpoint(&mut self) -> Result<CheckpointReport, ControlError> {
+        self.ask(Kind::Checkpoint, &[], Kind::Checkpoint)
     }
 
     fn ask<T: DeserializeOwned>(

@@ -6,6 +6,7 @@ mod client;
 mod protocol;
 mod server;
 
+use std::any::Any;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -33,6 +34,26 @@ pub trait Service: Send + Sync + 'static {
 
     /// Begins to build what a consumer keeps anew, or tells about it. An error is one sentence. May block.
     fn rebuild(&self, request: RebuildRequest) -> Result<RebuildReport, String>;
+
+    /// Makes a state of what is stored that can be copied. An error is one sentence. May block.
+    fn checkpoint(&self) -> Result<HeldCheckpoint, String>;
+}
+
+/// A state of what is stored, for as long as this lives.
+pub struct HeldCheckpoint {
+    /// Where it is.
+    pub report: CheckpointReport,
+    /// Removes it when dropped, which may block.
+    pub held: Box<dyn Any + Send>,
+}
+
+/// Where a state of what is stored can be copied from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointReport {
+    /// Its directory, below the data directory.
+    pub directory: PathBuf,
+    /// How long it took to make, in milliseconds.
+    pub milliseconds: u64,
 }
 
 /// What is asked about building what a consumer keeps anew.

@@ -43,11 +43,14 @@ pub(super) enum Kind {
     Backfill = b'B',
     /// Client: [`super::RebuildRequest`]. Service: [`super::RebuildReport`].
     Rebuild = b'R',
+    /// Client: no payload. Service: [`super::CheckpointReport`]; the checkpoint goes with the connection, or
+    /// with the next that is asked for on it.
+    Checkpoint = b'C',
     /// Service: a sentence, UTF-8; it then ends the connection.
     Refused = b'E',
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::Greeting,
     Kind::Ledger,
     Kind::Store,
@@ -56,6 +59,7 @@ const KINDS: [Kind; 9] = [
     Kind::Status,
     Kind::Backfill,
     Kind::Rebuild,
+    Kind::Checkpoint,
     Kind::Refused,
 ];
 

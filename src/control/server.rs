@@ -14,7 +14,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
 use super::protocol::{self, Greeting, HEADER, Kind, LONGEST_QUESTION, MOST_BYTES, MOST_LEDGERS};
-use super::{ControlError, Service, SocketPath};
+use super::{ControlError, HeldCheckpoint, Service, SocketPath};
 
 /// Connections at a time: each may hold a batch of ledgers in memory.
 const MOST_CONNECTIONS: usize = 4;
@@ -109,16 +109,32 @@ struct Conversation {
     ledgers: Vec<Vec<u8>>,
     bytes: u64,
     greeted: bool,
+    /// What is copied from now.
+    checkpoint: Option<HeldCheckpoint>,
     timeouts: Timeouts,
 }
 
 impl Conversation {
     fn new(stream: UnixStream, service: Arc<dyn Service>, timeouts: Timeouts) -> Self {
         let stream = BufReader::with_capacity(128 << 10, stream);
-        Self { stream, service, ledgers: Vec::new(), bytes: 0, greeted: false, timeouts }
+        let (ledgers, checkpoint) = (Vec::new(), None);
+        Self { stream, service, ledgers, bytes: 0, greeted: false, checkpoint, timeouts }
     }
 
     async fn hold(mut self, stop: watch::Receiver<bool>) {
+        self.converse(stop).await;
+        self.release().await;
+    }
+
+    /// Removes what was copied from.
+    async fn release(&mut self) {
+        let Some(checkpoint) = self.checkpoint.take() else { return };
+        if let Err(error) = blocking(move || drop(checkpoint)).await {
+            tracing::warn!(%error, "a checkpoint was not removed in order");
+        }
+    }
+
+    async fn converse(&mut self, stop: watch::Receiver<bool>) {
         let mut stopping = pin!(stopped(stop));
         loop {
             let frame = tokio::select! {
@@ -146,7 +162,12 @@ impl Conversation {
 
     async fn answer(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), ControlError> {
         match kind {
-            Kind::Ledger | Kind::Store | Kind::Status | Kind::Backfill | Kind::Rebuild
+            Kind::Ledger
+            | Kind::Store
+            | Kind::Status
+            | Kind::Backfill
+            | Kind::Rebuild
+            | Kind::Checkpoint
                 if !self.greeted =>
             {
                 Err(ControlError::Protocol("the first frame must be a greeting".to_owned()))
@@ -177,6 +198,15 @@ impl Conversation {
                 let report = blocking(move || service.rebuild(request)).await?;
                 let report = report.map_err(ControlError::Refused)?;
                 self.send(Kind::Rebuild, &protocol::encode(&report)?).await
+            }
+            Kind::Checkpoint => {
+                self.release().await;
+                let service = Arc::clone(&self.service);
+                let checkpoint = blocking(move || service.checkpoint()).await?;
+                let checkpoint = checkpoint.map_err(ControlError::Refused)?;
+                let report = protocol::encode(&checkpoint.report)?;
+                self.checkpoint = Some(checkpoint);
+                self.send(Kind::Checkpoint, &report).await
             }
             Kind::Stored | Kind::NotStored | Kind::Refused => {
                 Err(ControlError::Protocol(format!("{kind:?} is not a question")))

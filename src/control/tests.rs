@@ -47,6 +47,10 @@ impl Service for Recording {
             name => Err(format!("there is no consumer '{name}'")),
         }
     }
+
+    fn checkpoint(&self) -> Result<HeldCheckpoint, String> {
+        Err("not now".to_owned())
+    }
 }
 
 /// Runs `client` against a served socket in a directory whose path is longer than a socket's may be.
@@ -199,6 +203,10 @@ impl Service for Unread {
 
     fn rebuild(&self, _: RebuildRequest) -> Result<RebuildReport, String> {
         Ok(RebuildReport::default())
+    }
+
+    fn checkpoint(&self) -> Result<HeldCheckpoint, String> {
+        Err("not now".to_owned())
     }
 }
 

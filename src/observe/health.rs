@@ -1,10 +1,12 @@
-//! Which components work, and where the network's tip is. Written by the pipeline, read by the API.
+//! Which components work, where the network's tip is, and how far behind it one is. Written by the pipeline, read by
+//! the API.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::RwLock;
 
+use super::history::{History, Lag, Sample};
 use crate::domain::LedgerSeq;
 
 /// The state of one component.
@@ -24,6 +26,8 @@ pub struct Health {
     network_latest: AtomicU32,
     /// Whether a source is followed, so that one can be behind it.
     follows: AtomicBool,
+    /// How far behind it was.
+    history: History,
 }
 
 impl Health {
@@ -73,6 +77,31 @@ impl Health {
     /// Whether a source is followed. Without one there is nothing that what is stored lags behind.
     pub fn follows(&self) -> bool {
         self.follows.load(Ordering::Relaxed)
+    }
+
+    /// How far a store is behind the network at this time (UNIX seconds), when its newest ledger is `latest`, which
+    /// was closed at `closed` (UNIX seconds). Without a source nothing is lagged behind: what a backfill learns of the
+    /// network is no promise.
+    pub fn lag(&self, now: u64, latest: Option<LedgerSeq>, closed: Option<u64>) -> Lag {
+        if !self.follows() {
+            return Lag::default();
+        }
+        let behind = |(tip, stored): (LedgerSeq, LedgerSeq)| tip.0.saturating_sub(stored.0);
+        Lag {
+            ledgers: self.network_latest().zip(latest).map(behind),
+            seconds: closed.map(|closed| now.saturating_sub(closed)),
+        }
+    }
+
+    /// Keeps the lag of this time, with the meanings of [`Self::lag`].
+    pub fn record_lag(&self, now: u64, latest: Option<LedgerSeq>, closed: Option<u64>) {
+        let lag = self.lag(now, latest, closed);
+        self.history.record(Sample { at: now, latest, lag });
+    }
+
+    /// How far behind it was.
+    pub fn history(&self) -> &History {
+        &self.history
     }
 
     /// All components that have reported.

@@ -34,6 +34,9 @@ pub struct Metrics {
     events: IntCounter,
     transactions: IntCounter,
     latest_ledger: IntGauge,
+    latest_closed: IntGauge,
+    component_up: IntGaugeVec,
+    disk_free: IntGauge,
     network_latest: IntGauge,
     source_lag: IntGauge,
     source_active: IntGaugeVec,
@@ -91,6 +94,18 @@ impl Metrics {
                 "Smart-contract transactions stored since the start",
             )?,
             latest_ledger: IntGauge::new("orrery_latest_ledger", "Newest ledger stored")?,
+            latest_closed: IntGauge::new(
+                "orrery_latest_ledger_closed_seconds",
+                "When the newest stored ledger closed, seconds since the unix epoch, 0 without one",
+            )?,
+            component_up: IntGaugeVec::new(
+                Opts::new(
+                    "orrery_component_up",
+                    "1 for a component that works, 0 for one that does not",
+                ),
+                &["component"],
+            )?,
+            disk_free: IntGauge::new("orrery_disk_free_bytes", "Free where the data directory is")?,
             network_latest: IntGauge::new(
                 "orrery_network_latest_ledger",
                 "Newest ledger that the source knows of, 0 while unknown",
@@ -198,6 +213,7 @@ impl Metrics {
         self.registry.register(Box::new(self.http_seconds.clone()))?;
         self.registry.register(Box::new(self.kept_answers.clone()))?;
         self.registry.register(Box::new(self.source_active.clone()))?;
+        self.registry.register(Box::new(self.component_up.clone()))?;
         self.registry.register(Box::new(self.budget_refused.clone()))?;
         self.registry.register(Box::new(self.webhook_attempts.clone()))?;
         for gauge in [&self.webhook_subscriptions, &self.webhook_waiting, &self.webhook_in_flight] {
@@ -214,6 +230,8 @@ impl Metrics {
         }
         for gauge in [
             &self.latest_ledger,
+            &self.latest_closed,
+            &self.disk_free,
             &self.network_latest,
             &self.source_lag,
             &self.source_window_left,
@@ -292,6 +310,25 @@ impl Metrics {
             self.consumer_lag.with_label_values(&[kind]).set(number(lag));
             self.consumer_lost.with_label_values(&[kind]).set(number(lost));
         }
+    }
+
+    /// Reports which components work.
+    pub fn components_are<'a>(&self, components: impl Iterator<Item = (&'a str, bool)>) {
+        // Those that are gone are not told any more.
+        self.component_up.reset();
+        for (name, works) in components {
+            self.component_up.with_label_values(&[name]).set(i64::from(works));
+        }
+    }
+
+    /// Reports when the newest stored ledger closed, UNIX seconds.
+    pub fn latest_closed_at(&self, seconds: u64) {
+        self.latest_closed.set(i64::try_from(seconds).unwrap_or(i64::MAX));
+    }
+
+    /// Reports the room that is left on the disk.
+    pub fn disk_free_bytes_are(&self, bytes: u64) {
+        self.disk_free.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// Reports the size of the store on the disk.
@@ -384,6 +421,10 @@ mod tests {
         metrics.list_answered(true);
         metrics.store_bytes_are(4096);
         metrics.cache_bytes_are(1024);
+        metrics.components_are([("gone", true)].into_iter());
+        metrics.components_are([("source", false), ("feed", true)].into_iter());
+        metrics.latest_closed_at(1_700_000_000);
+        metrics.disk_free_bytes_are(512);
         let usage = Usage {
             name: "readers",
             most: 8,
@@ -405,6 +446,10 @@ mod tests {
             "orrery_source_lag_ledgers 10",
             "orrery_store_bytes 4096",
             "orrery_store_cache_bytes 1024",
+            "orrery_component_up{component=\"source\"} 0",
+            "orrery_component_up{component=\"feed\"} 1",
+            "orrery_latest_ledger_closed_seconds 1700000000",
+            "orrery_disk_free_bytes 512",
             "orrery_step_seconds_count{step=\"commit\"} 1",
             "orrery_step_seconds_count{step=\"prune\"} 0",
             "orrery_http_requests_total{route=\"/rest/health\",status=\"200\"} 1",
@@ -419,6 +464,7 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
         assert!(!text.contains("orrery_budget_limit{budget=\"requests\"}"));
+        assert!(!text.contains("gone\"} 1"));
         assert!(text.contains("process_resident_memory_bytes"));
     }
 }

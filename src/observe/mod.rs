@@ -1,5 +1,6 @@
 //! What the process says about itself: health, metrics, logs.
 
 pub mod health;
+pub mod history;
 pub mod logs;
 pub mod metrics;

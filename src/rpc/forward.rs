@@ -7,7 +7,9 @@ use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
 use super::envelope::Reply;
-use super::{Params, Rpc, RpcError};
+use super::live::{self, AskedEntries, Node};
+use super::xdr::with_stack;
+use super::{Outcome, Params, Rpc, RpcError};
 
 /// The methods that are handed on.
 const METHODS: [&str; 3] = ["getLedgerEntries", "simulateTransaction", "sendTransaction"];
@@ -29,6 +31,7 @@ pub trait Upstream: Send + Sync {
 /// A method that is handed on, and to whom.
 pub struct Forwarding<'a> {
     method: &'static str,
+    node: Option<&'a Arc<dyn Node>>,
     upstream: Option<&'a Arc<dyn Upstream>>,
 }
 
@@ -39,14 +42,21 @@ impl Rpc {
             return None;
         }
         let method = METHODS.into_iter().find(|name| *name == method)?;
-        Some(Forwarding { method, upstream: self.upstream.as_ref() })
+        Some(Forwarding { method, node: self.node.as_ref(), upstream: self.upstream.as_ref() })
     }
 }
 
 impl Forwarding<'_> {
-    /// What the other server answers, unchanged.
+    /// What the node answers, where it knows; else what the other server answers, unchanged.
     pub fn forward<'a>(&'a self, params: Params<'a>) -> BoxFuture<'a, Reply> {
         async move {
+            if let Some(node) = self.node {
+                match self.method {
+                    "getLedgerEntries" => return reply(entries(&**node, params).await),
+                    "sendTransaction" => return reply(send(&**node, params).await),
+                    _ => {}
+                }
+            }
             let Some(upstream) = self.upstream else {
                 return Reply::Error(RpcError::internal(format!(
                     "{} needs the state of the ledger, which is not kept here: set [rpc] upstream to the \
@@ -58,5 +68,24 @@ impl Forwarding<'_> {
             answered.unwrap_or_else(|| Reply::Error(RpcError::internal("upstream rpc unavailable")))
         }
         .boxed()
+    }
+}
+
+async fn entries(node: &dyn Node, params: Params<'_>) -> Outcome {
+    let asked = with_stack(|| AskedEntries::read(params))?;
+    let found = node.entries(&asked.keys).await.map_err(RpcError::internal)?;
+    with_stack(|| asked.told(found))
+}
+
+async fn send(node: &dyn Node, params: Params<'_>) -> Outcome {
+    let (envelope, format) = with_stack(|| live::sent(params))?;
+    let submitted = node.send(envelope).await.map_err(RpcError::internal)?;
+    with_stack(|| live::told_of_submitted(&submitted, format))
+}
+
+fn reply(outcome: Outcome) -> Reply {
+    match outcome {
+        Ok(result) => Reply::Result(result),
+        Err(error) => Reply::Error(error),
     }
 }

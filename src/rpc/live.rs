@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use stellar_xdr::{
@@ -31,13 +32,16 @@ pub(super) const METHODS: &[(&str, Method)] = &[
     ("simulateTransaction", Rpc::simulate_transaction),
 ];
 
+/// The ledger after which entries were looked up, and what was under each key.
+pub type FoundEntries = (u32, Vec<Option<LiveEntry>>);
+
 /// A network whose present state is at hand. Its methods may work for a while, and fail with a sentence.
 pub trait LiveNetwork: Send + Sync {
     /// What is under some keys, each with the last ledger in which it is live (0: archived), and after which ledger.
     ///
     /// # Errors
     /// Why it cannot say.
-    fn entries(&self, keys: &[LedgerKey]) -> Result<(u32, Vec<Option<LiveEntry>>), String>;
+    fn entries(&self, keys: &[LedgerKey]) -> Result<FoundEntries, String>;
 
     /// Takes a transaction.
     ///
@@ -55,6 +59,15 @@ pub trait LiveNetwork: Send + Sync {
         mode: Authorisation,
         leeway: u32,
     ) -> Result<Simulation, String>;
+}
+
+/// A node that this process runs, which is asked over a connection. What fails is said in a sentence.
+pub trait Node: Send + Sync {
+    /// As [`LiveNetwork::entries`].
+    fn entries<'a>(&'a self, keys: &'a [LedgerKey]) -> BoxFuture<'a, Result<FoundEntries, String>>;
+
+    /// As [`LiveNetwork::send`].
+    fn send(&self, transaction: TransactionEnvelope) -> BoxFuture<'_, Result<Submitted, String>>;
 }
 
 /// An entry of the ledger.
@@ -89,7 +102,12 @@ pub enum SubmittedStatus {
     /// It may be sent again in a while.
     TryAgainLater,
     /// It is invalid.
-    Error(TransactionResult),
+    Error {
+        /// Why.
+        result: TransactionResult,
+        /// What a contract host said of it.
+        events: Vec<DiagnosticEvent>,
+    },
 }
 
 /// How a simulation finds what has to be authorised.
@@ -152,72 +170,14 @@ impl Rpc {
     }
 
     pub(super) fn get_ledger_entries(&self, params: Params<'_>, _: Allowed<'_>) -> Outcome {
-        let given: EntriesParams = params.read()?;
-        let format = format_of(given.xdr_format.as_deref())?;
-        let given = given.keys.unwrap_or_default();
-        if given.len() > MOST_KEYS {
-            let count = given.len();
-            return Err(RpcError::invalid_params(format!(
-                "key count ({count}) exceeds maximum supported ({MOST_KEYS})"
-            )));
-        }
-        let mut keys = Vec::new();
-        for (index, text) in given.iter().enumerate() {
-            let key: LedgerKey = read(text).ok_or_else(|| {
-                let text = excerpt(text);
-                RpcError::invalid_params(format!(
-                    "cannot unmarshal key value {text} at index {index}"
-                ))
-            })?;
-            if matches!(key, LedgerKey::Ttl(_)) {
-                let told = "ledger ttl entries cannot be queried directly";
-                return Err(RpcError::invalid_params(told));
-            }
-            keys.push(key);
-        }
-        let (latest, found) = self.live()?.entries(&keys).map_err(RpcError::internal)?;
-        let mut entries = Vec::new();
-        for (key, LiveEntry { entry, live_until }) in
-            keys.iter().zip(found).filter_map(|(key, found)| Some((key, found?)))
-        {
-            let mut told = Map::new();
-            put(&mut told, ("key", "keyJson"), key, format)?;
-            put(&mut told, ("xdr", "dataJson"), &entry.data, format)?;
-            told.insert("lastModifiedLedgerSeq".into(), entry.last_modified_ledger_seq.into());
-            if let Some(ledger) = live_until {
-                told.insert("liveUntilLedgerSeq".into(), ledger.into());
-            }
-            put(&mut told, ("extXdr", "extJson"), &entry.ext, format)?;
-            entries.push(Value::Object(told));
-        }
-        result(&json!({ "entries": entries, "latestLedger": latest }))
+        let asked = AskedEntries::read(params)?;
+        asked.told(self.live()?.entries(&asked.keys).map_err(RpcError::internal)?)
     }
 
     pub(super) fn send_transaction(&self, params: Params<'_>, _: Allowed<'_>) -> Outcome {
-        let given: TransactionParams = params.read()?;
-        let format = format_of(given.xdr_format.as_deref())?;
-        let text = given.transaction.unwrap_or_default();
-        let envelope = read(&text).filter(|envelope| {
-            // Envelopes of version 0 have had no signer since protocol 13.
-            !matches!(envelope, TransactionEnvelope::TxV0(_))
-        });
-        let envelope = envelope.ok_or_else(|| RpcError::invalid_params("invalid_xdr"))?;
+        let (envelope, format) = sent(params)?;
         let submitted = self.live()?.send(envelope).map_err(RpcError::internal)?;
-        let (status, error) = match &submitted.status {
-            SubmittedStatus::Pending => ("PENDING", None),
-            SubmittedStatus::Duplicate => ("DUPLICATE", None),
-            SubmittedStatus::TryAgainLater => ("TRY_AGAIN_LATER", None),
-            SubmittedStatus::Error(result) => ("ERROR", Some(result)),
-        };
-        let mut told = Map::new();
-        told.insert("status".into(), status.into());
-        told.insert("hash".into(), hex::encode(submitted.hash).into());
-        told.insert("latestLedger".into(), submitted.latest_ledger.into());
-        told.insert("latestLedgerCloseTime".into(), submitted.latest_closed_at.to_string().into());
-        if let Some(error) = error {
-            put(&mut told, ("errorResultXdr", "errorResultJson"), error, format)?;
-        }
-        result(&told)
+        told_of_submitted(&submitted, format)
     }
 
     pub(super) fn simulate_transaction(&self, params: Params<'_>, _: Allowed<'_>) -> Outcome {
@@ -249,6 +209,95 @@ impl Rpc {
         };
         result(&told(&simulation, format)?)
     }
+}
+
+/// Which entries a call asks for.
+pub(super) struct AskedEntries {
+    /// Their keys, none of a time to live.
+    pub keys: Vec<LedgerKey>,
+    format: XdrFormat,
+}
+
+impl AskedEntries {
+    pub(super) fn read(params: Params<'_>) -> Result<Self, RpcError> {
+        let given: EntriesParams = params.read()?;
+        let format = format_of(given.xdr_format.as_deref())?;
+        let given = given.keys.unwrap_or_default();
+        if given.len() > MOST_KEYS {
+            let count = given.len();
+            return Err(RpcError::invalid_params(format!(
+                "key count ({count}) exceeds maximum supported ({MOST_KEYS})"
+            )));
+        }
+        let mut keys = Vec::new();
+        for (index, text) in given.iter().enumerate() {
+            let key: LedgerKey = read(text).ok_or_else(|| {
+                let text = excerpt(text);
+                RpcError::invalid_params(format!(
+                    "cannot unmarshal key value {text} at index {index}"
+                ))
+            })?;
+            if matches!(key, LedgerKey::Ttl(_)) {
+                let told = "ledger ttl entries cannot be queried directly";
+                return Err(RpcError::invalid_params(told));
+            }
+            keys.push(key);
+        }
+        Ok(Self { keys, format })
+    }
+
+    /// The answer: what was found under each key, after which ledger.
+    pub(super) fn told(&self, (latest, found): FoundEntries) -> Outcome {
+        let mut entries = Vec::new();
+        for (key, LiveEntry { entry, live_until }) in
+            self.keys.iter().zip(found).filter_map(|(key, found)| Some((key, found?)))
+        {
+            let mut told = Map::new();
+            put(&mut told, ("key", "keyJson"), key, self.format)?;
+            put(&mut told, ("xdr", "dataJson"), &entry.data, self.format)?;
+            told.insert("lastModifiedLedgerSeq".into(), entry.last_modified_ledger_seq.into());
+            if let Some(ledger) = live_until {
+                told.insert("liveUntilLedgerSeq".into(), ledger.into());
+            }
+            put(&mut told, ("extXdr", "extJson"), &entry.ext, self.format)?;
+            entries.push(Value::Object(told));
+        }
+        result(&json!({ "entries": entries, "latestLedger": latest }))
+    }
+}
+
+/// The transaction that a call sends, and how the answer is to be written.
+pub(super) fn sent(params: Params<'_>) -> Result<(TransactionEnvelope, XdrFormat), RpcError> {
+    let given: TransactionParams = params.read()?;
+    let format = format_of(given.xdr_format.as_deref())?;
+    let envelope = read(&given.transaction.unwrap_or_default()).filter(|envelope| {
+        // Envelopes of version 0 have had no signer since protocol 13.
+        !matches!(envelope, TransactionEnvelope::TxV0(_))
+    });
+    Ok((envelope.ok_or_else(|| RpcError::invalid_params("invalid_xdr"))?, format))
+}
+
+/// What is answered to whoever sent a transaction.
+pub(super) fn told_of_submitted(submitted: &Submitted, format: XdrFormat) -> Outcome {
+    let (status, refused) = match &submitted.status {
+        SubmittedStatus::Pending => ("PENDING", None),
+        SubmittedStatus::Duplicate => ("DUPLICATE", None),
+        SubmittedStatus::TryAgainLater => ("TRY_AGAIN_LATER", None),
+        SubmittedStatus::Error { result, events } => ("ERROR", Some((result, events))),
+    };
+    let mut told = Map::new();
+    told.insert("status".into(), status.into());
+    told.insert("hash".into(), hex::encode(submitted.hash).into());
+    told.insert("latestLedger".into(), submitted.latest_ledger.into());
+    told.insert("latestLedgerCloseTime".into(), submitted.latest_closed_at.to_string().into());
+    if let Some((error, events)) = refused {
+        put(&mut told, ("errorResultXdr", "errorResultJson"), error, format)?;
+        if !events.is_empty() {
+            let names = ("diagnosticEventsXdr", "diagnosticEventsJson");
+            put_all(&mut told, names, events, format)?;
+        }
+    }
+    result(&told)
 }
 
 fn told(simulation: &Simulation, format: XdrFormat) -> Result<Map<String, Value>, RpcError> {

@@ -29,7 +29,10 @@ use serde_json::value::{RawValue, to_raw_value};
 
 pub use error::{Code, RpcError};
 pub use forward::{Forwarding, LONGEST_ANSWER, Upstream};
-pub use live::{Authorisation, LiveEntry, LiveNetwork, Simulation, Submitted, SubmittedStatus};
+pub use live::{
+    Authorisation, FoundEntries, LiveEntry, LiveNetwork, Node, Simulation, Submitted,
+    SubmittedStatus,
+};
 pub use params::Params;
 pub use transaction_hashes::TransactionHashes;
 
@@ -48,6 +51,7 @@ pub struct Rpc {
     clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     upstream: Option<Arc<dyn Upstream>>,
     live: Option<Arc<dyn LiveNetwork>>,
+    node: Option<Arc<dyn Node>>,
     fees: fee_stats::KnownFees,
 }
 
@@ -118,8 +122,9 @@ impl Rpc {
         settings: Settings,
         clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     ) -> Self {
-        let (upstream, live) = (None, None);
-        Self { store, settings, clock, upstream, live, fees: fee_stats::KnownFees::default() }
+        let (upstream, live, node) = (None, None, None);
+        let fees = fee_stats::KnownFees::default();
+        Self { store, settings, clock, upstream, live, node, fees }
     }
 
     /// With a server to which calls are handed on that need the state of the ledger.
@@ -132,6 +137,12 @@ impl Rpc {
     #[must_use]
     pub fn with_live(self, live: Arc<dyn LiveNetwork>) -> Self {
         Self { live: Some(live), ..self }
+    }
+
+    /// With a node that is asked for entries, and takes transactions.
+    #[must_use]
+    pub fn with_node(self, node: Arc<dyn Node>) -> Self {
+        Self { node: Some(node), ..self }
     }
 
     /// Answers a call. May read the disk.

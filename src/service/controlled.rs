@@ -1,11 +1,12 @@
 //! What the control socket reaches of a running service.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Backfills, Ledgers};
 use crate::control::{
-    BackfillReport, BackfillRequest, NotStored, RebuildReport, RebuildRequest, Service,
-    StatusReport, Stored,
+    BackfillReport, BackfillRequest, CheckpointReport, HeldCheckpoint, NotStored, RebuildReport,
+    RebuildRequest, Service, StatusReport, Stored,
 };
 
 /// The parts of a service that are reached from outside.
@@ -38,5 +39,16 @@ impl Service for Controlled {
 
     fn rebuild(&self, request: RebuildRequest) -> Result<RebuildReport, String> {
         self.ledgers.rebuild(&request.name, request.begin).map_err(|error| error.to_string())
+    }
+
+    fn checkpoint(&self) -> Result<HeldCheckpoint, String> {
+        let begun = Instant::now();
+        let store = self.ledgers.store();
+        let held = store.checkpoint().map_err(|error| error.to_string())?;
+        let below = held.directory().strip_prefix(store.directory());
+        let directory = below.map_err(|error| error.to_string())?.to_owned();
+        let milliseconds = begun.elapsed().as_millis() as u64;
+        let report = CheckpointReport { directory, milliseconds };
+        Ok(HeldCheckpoint { report, held: Box::new(held) })
     }
 }

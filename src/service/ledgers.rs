@@ -8,11 +8,12 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::room::{Held, Room};
 use super::{ServiceError, consumers};
 use crate::config::Config;
 use crate::control::{CoveredRange, NotStored, StatusReport, Stored};
 use crate::domain::{ContractId, LedgerSeq, Network};
-use crate::observe::health::Health;
+use crate::observe::health::{Component, Health};
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver};
 use crate::source::core::QueryPort;
@@ -33,6 +34,7 @@ pub struct Ledgers {
     /// Subscriptions of webhooks, for which one of these does its work.
     webhooks: Arc<Registry>,
     retention: Retention,
+    room: Room,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
     /// Address of the HTTP interface, once there is one.
@@ -85,6 +87,7 @@ impl Ledgers {
             consumers: Vec::new(),
             webhooks: Arc::default(),
             retention: retention(config),
+            room: Room::new(&config.data_dir, config.disk),
             health: Arc::default(),
             metrics,
             listening: OnceLock::new(),
@@ -183,6 +186,11 @@ impl Ledgers {
         mut stored: impl FnMut(&Ingested) + Send,
     ) -> Result<(), PipelineError> {
         let metrics = Arc::clone(&self.metrics);
+        let ledgers = ledgers.map(|ledger| {
+            let ledger = ledger.map_err(Held::Source)?;
+            self.room.check().map_err(Held::NoRoom)?;
+            Ok::<_, Held<E>>(ledger)
+        });
         // What `stored` holds goes as soon as nothing more is stored, which may be long before the
         // iterator ends.
         pipeline.run(ledgers, durability, move |ingested| {
@@ -206,12 +214,13 @@ impl Ledgers {
         Ok(())
     }
 
-    /// Measures the store for the metrics.
+    /// Measures the store, and the disk that it is on, for the metrics.
     ///
     /// # Errors
     /// What the store says.
     pub fn measure(&self) -> Result<(), StoreError> {
         self.metrics.store_bytes_are(self.store().sizes()?.values().sum());
+        self.metrics.disk_free_bytes_are(self.store().disk_free()?);
         Ok(())
     }
 
@@ -305,6 +314,14 @@ impl StepObserver for Metrics {
     fn step(&self, name: &'static str, seconds: f64) {
         self.observe_step(name, Duration::from_secs_f64(seconds.max(0.0)));
     }
+}
+
+/// Says in metrics which components work, and how old the newest ledger is.
+pub(super) fn report_health(store: &Store, metrics: &Metrics, health: &Health) {
+    let components = health.components();
+    let works = |component: &Component| matches!(component, Component::Up(_));
+    metrics.components_are(components.iter().map(|(name, it)| (*name, works(it))));
+    metrics.latest_closed_at(store.ends().latest_close_time.unwrap_or(0));
 }
 
 /// What of each ledger is indexed.

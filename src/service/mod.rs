@@ -6,14 +6,18 @@ mod consumers;
 mod controlled;
 mod http_settings;
 mod ingest;
+mod lag_history;
 mod ledger_entries;
 mod ledgers;
+mod room;
 mod rpc;
+mod running_core;
 mod running_programs;
 mod sandbox;
 pub mod sources;
 mod status_messages;
 mod stored_ledgers;
+mod supervisor;
 mod webhooks;
 
 use std::net::SocketAddr;
@@ -32,8 +36,10 @@ pub use consumers::lost_ranges;
 pub use ingest::{Ended, Ingestion};
 pub use ledger_entries::{AskedEntries, EntriesServer};
 pub use ledgers::Ledgers;
+pub use room::DiskRoom;
 pub use sandbox::RunningSandbox;
 
+use self::running_core::RunningCore;
 use self::webhooks::RunningWebhooks;
 use controlled::Controlled;
 
@@ -100,6 +106,9 @@ pub enum ServiceError {
     /// Who is asked for entries of the ledger.
     #[error("entries of the ledger cannot be asked for: {0}")]
     Entries(sources::SourcesError),
+    /// The stellar-core that this process runs.
+    #[error("stellar-core cannot be asked: {0}")]
+    Core(crate::source::http::HttpError),
     /// Who is handed calls of JSON-RPC.
     #[error("rpc.upstream cannot be used: {0}")]
     RpcUpstream(String),
@@ -269,6 +278,7 @@ pub async fn run_opened(
     let mut tasks = JoinSet::new();
     tasks.spawn(control.serve(Arc::new(controlled), stop.clone()));
     tasks.spawn(prune_regularly(Arc::clone(&ledgers), stop.clone()));
+    tasks.spawn(lag_history::record(Arc::clone(&ledgers), stop.clone()));
     tasks.spawn(consumers::drive(Arc::clone(&ledgers), stop.clone()));
     tasks.spawn(running_programs::prune_records(Arc::clone(&programs), stop.clone()));
     tasks.spawn(webhooks::sweep_regularly(Arc::clone(&webhooks.asked), stop.clone()));
@@ -296,6 +306,9 @@ pub async fn run_opened(
         deps.settings.has_friendbot = true;
         deps.friendbot = Some(sandbox);
     }
+    // Goes on until this function returns, so that a long stop does not look like a stuck service.
+    let mut supervised = JoinSet::new();
+    supervised.spawn(supervisor::tell(Arc::clone(&ledgers), stop.clone()));
     let served = api::serve(deps, http, stopped(stop)).await;
     if served.is_ok() {
         while tasks.join_next().await.is_some() {}
@@ -339,6 +352,7 @@ fn dependencies(
             usages.iter().for_each(|usage| rendered.budget_is(usage));
             rendered.cache_bytes_are(store.cache_bytes());
             consumers::report(&store, &rendered, &health);
+            ledgers::report_health(&store, &rendered, &health);
             let (subscriptions, waiting) = webhooks.counts();
             rendered.webhooks_are(subscriptions, waiting);
             rendered.render().unwrap_or_else(|error| format!("# {error}\n"))

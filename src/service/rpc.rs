@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use super::ledgers::indexed_as;
 use super::sources::rpc_settings;
-use super::{Ledgers, RunningSandbox, ServiceError, unix_now};
-use crate::config::Config;
+use super::{Ledgers, RunningCore, RunningSandbox, ServiceError, unix_now};
+use crate::config::{Config, SourceKind};
 use crate::domain::Network;
 use crate::rpc::envelope::Reply;
 use crate::rpc::{LONGEST_ANSWER, Rpc, Settings, Upstream};
@@ -45,6 +45,10 @@ pub(super) async fn start(
     if let Some(sandbox) = sandbox {
         return Ok(Arc::new(rpc.with_live(sandbox)));
     }
+    let rpc = match config.source.kind {
+        SourceKind::Core => rpc.with_node(Arc::new(RunningCore::new(ledgers)?)),
+        _ => rpc,
+    };
     let Some(url) = config.rpc.upstream.given() else { return Ok(Arc::new(rpc)) };
     let server = rpc_settings(url, &config.rpc.upstream_headers);
     let relay = RpcRelay::new(&server, LONGEST_ANSWER as u64)

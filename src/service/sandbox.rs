@@ -11,7 +11,8 @@ use tokio::time::timeout;
 use super::unix_now;
 use crate::api::{Friendbot, Given, NotGiven};
 use crate::rpc::{
-    Authorisation, LiveEntry, LiveNetwork, Settings, Simulation, Submitted, SubmittedStatus,
+    Authorisation, FoundEntries, LiveEntry, LiveNetwork, Settings, Simulation, Submitted,
+    SubmittedStatus,
 };
 use crate::source::sandbox::{AuthMode, Funding, Simulated};
 use crate::source::sandbox_network::{FULL, LiveSandbox, NotFunded, Sent};
@@ -40,7 +41,7 @@ impl RunningSandbox {
 }
 
 impl LiveNetwork for RunningSandbox {
-    fn entries(&self, keys: &[LedgerKey]) -> Result<(u32, Vec<Option<LiveEntry>>), String> {
+    fn entries(&self, keys: &[LedgerKey]) -> Result<FoundEntries, String> {
         let newest = self.live.newest();
         let found = keys.iter().map(|key| newest.entry(key));
         let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
@@ -59,7 +60,7 @@ impl LiveNetwork for RunningSandbox {
                 Sent::Waited => SubmittedStatus::Duplicate,
                 Sent::Later => SubmittedStatus::TryAgainLater,
                 Sent::Full => return Err(FULL.to_owned()),
-                Sent::Refused(result) => SubmittedStatus::Error(result),
+                Sent::Refused(result) => SubmittedStatus::Error { result, events: Vec::new() },
             },
             latest_ledger: newest.latest_ledger().0,
             latest_closed_at: newest.latest_close_time(),

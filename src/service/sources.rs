@@ -218,7 +218,6 @@ fn core_settings(
         Some(to) => (Mode::Bounded { to }, beside(config.core_storage(), "-replay")),
         None => (usual, config.core_storage()),
     };
-    let is_asked = need.last.is_none() && config.entries_source(network)? == Some(SourceSpec::Core);
     Ok(CoreSettings {
         binary: core.binary.clone(),
         storage,
@@ -226,7 +225,7 @@ fn core_settings(
         mode,
         own_config,
         http_port: if need.last.is_some() { 0 } else { core.http_port },
-        query: is_asked.then(|| ledgers.query_port().clone()),
+        query: need.last.is_none().then(|| ledgers.query_port().clone()),
         first: need.first,
         limits: Limits { answer: CORE_ANSWERS, ..Limits::default() },
     })

@@ -20,6 +20,7 @@ mod session;
 mod spill;
 mod standalone;
 mod storage;
+mod submission;
 mod version;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ use toml::Table;
 
 pub use error::CoreError;
 pub use query::{CoreEntries, QueryError, QueryPort};
+pub use submission::{Answered, CoreSubmission, SubmissionError};
 
 use self::queue::{End, Taken};
 use self::session::{Plan, Session};
@@ -57,7 +59,8 @@ pub struct CoreSettings {
     /// A configuration file of core, laid over what is known of the network: other validators,
     /// archives or ports.
     pub own_config: Option<PathBuf>,
-    /// Port of core's HTTP interface; 0 for what the own file says, else off.
+    /// Port of core's HTTP interface; 0 for what the own file says, else one that is free where entries are asked for,
+    /// else off.
     pub http_port: u16,
     /// Who asks it for entries of the ledger and is told where; none when nobody does.
     pub query: Option<QueryPort>,

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use stellar_xdr::{LedgerEntry, Limits, ReadXdr};
+use stellar_xdr::{LedgerEntry, Limits, ReadXdr, VecM};
 
 use crate::domain::LedgerSeq;
 
@@ -31,4 +31,12 @@ pub struct HeldEntry {
 pub(super) fn from_base64<T: ReadXdr>(base64: &str) -> Option<T> {
     let xdr = STANDARD.decode(base64).ok()?;
     T::from_xdr(&xdr, Limits { depth: DEPTH, len: xdr.len() }).ok()
+}
+
+/// The values of an XDR array from base64; none when it is neither.
+pub(super) fn all_from_base64<T>(base64: &str) -> Option<Vec<T>>
+where
+    VecM<T>: ReadXdr,
+{
+    from_base64::<VecM<T>>(base64).map(Into::into)
 }

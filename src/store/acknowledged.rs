@@ -28,7 +28,7 @@ pub(super) struct Promise {
 
 impl Promise {
     /// One line of text, always of the same length: both numbers and a checksum.
-    fn encode(&self) -> String {
+    pub(super) fn encode(&self) -> String {
         let numbers = format!("{:020} {:010}", self.sequence, self.ledger.0);
         format!("{numbers} {:016x}\n", xxh3_64(numbers.as_bytes()))
     }

@@ -100,6 +100,16 @@ impl Database {
         self.db.latest_sequence_number()
     }
 
+    /// What [`Acknowledged`] says in a data directory, while nobody changes it.
+    pub(super) fn note(&self, directory: &Path) -> Result<Option<String>, StoreError> {
+        self.writes.note_in(directory)
+    }
+
+    /// The database itself, for what RocksDB does with all of it.
+    pub(super) fn rocksdb(&self) -> &DB {
+        &self.db
+    }
+
     fn handle(&self, family: Family) -> Result<&ColumnFamily, StoreError> {
         self.db.cf_handle(family.name()).ok_or(StoreError::MissingFamily(family.name()))
     }

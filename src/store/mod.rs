@@ -3,6 +3,7 @@
 
 mod acknowledged;
 mod audit;
+mod backup;
 mod block;
 mod block_cache;
 mod bytes;
@@ -13,6 +14,7 @@ mod compression;
 mod coverage;
 mod database;
 mod digest;
+mod disk;
 mod entries;
 mod error;
 mod events;
@@ -49,7 +51,6 @@ mod transactions;
 mod writer_thread;
 mod writes;
 
-use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -59,6 +60,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, RwLock};
 
 pub use audit::{Audit, AuditProgress, AuditedRange, Problem, audit, audit_with};
+pub use backup::{Checkpoint, Held, HeldRange, held_in};
 pub use commit::{Committed, Durability};
 pub use completeness::CoveredLedgers;
 pub use digest::Digest;
@@ -204,6 +206,7 @@ impl Store {
         DirBuilder::new().recursive(true).mode(PRIVATE).create(directory).map_err(io)?;
         let lock = DirectoryLock::take(directory)?;
         make_private(directory, &lock);
+        backup::remove_leftovers(directory);
         Self::open_locked(directory, network, extensions, lock)
             .map_err(|error| error.while_reading(directory))
     }
@@ -334,14 +337,6 @@ impl Store {
     /// the ledgers.
     pub fn pieces(&self, ledgers: LedgerRange) -> Vec<LedgerRange> {
         self.coverage.read().pieces(ledgers)
-    }
-
-    /// Bytes on disk, by family.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub fn sizes(&self) -> Result<BTreeMap<String, u64>, StoreError> {
-        self.database.sizes_on_disk()
     }
 
     /// Bytes of memory that decompressed blocks take now.

@@ -1,5 +1,6 @@
 //! Writes to the database, one after the other: what is durable when, and what is noted of it.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use parking_lot::Mutex;
 use rocksdb::{DB, FlushOptions, WriteBatch, WriteOptions};
 
 use super::StoreError;
-use super::acknowledged::Acknowledged;
+use super::acknowledged::{self, Acknowledged};
 use super::faults::{Faults, WriteKind};
 use crate::domain::LedgerSeq;
 
@@ -128,6 +129,13 @@ impl Writes {
         let mut last = self.last.lock();
         *last = ledger;
         self.note(db, ledger);
+    }
+
+    /// The line that says what is on disk, in a data directory that this writes to; none where there is none.
+    pub(super) fn note_in(&self, directory: &Path) -> Result<Option<String>, StoreError> {
+        // Nobody notes anything meanwhile: the line is written in place.
+        let _last = self.last.lock();
+        Ok(acknowledged::read(directory)?.map(|promise| promise.encode()))
     }
 
     /// Failures of writes that a test plans.

@@ -3,18 +3,25 @@
 #[path = "../common"]
 mod common {
     pub mod client;
+    // Other tests use the rest.
+    #[allow(dead_code)]
+    pub mod lake_files;
     pub mod signal;
     pub mod terminal;
 }
 #[path = "../common/size.rs"]
 mod size;
 
+mod backups;
+mod doctor;
 mod drift;
 mod export;
 mod harness;
 mod modes;
 mod network;
+mod packaging;
 mod pasted;
+mod status_page;
 
 use std::fs;
 use std::net::TcpListener;
@@ -71,6 +78,9 @@ fn every_verb_explains_itself_with_an_example() {
         &["config"],
         &["config", "check"],
         &["config", "print"],
+        &["backup"],
+        &["doctor"],
+        &["restore"],
         &["version"],
     ] {
         let ran = run(directory.path(), &[verb, &["--help"]].concat());

@@ -524,7 +524,7 @@ fn the_official_client_builds_on_the_demo() {
 }
 
 /// The body of a request, which is answered.
-fn received(mut connection: TcpStream) -> Option<Vec<u8>> {
+pub fn received(mut connection: TcpStream) -> Option<Vec<u8>> {
     let mut reader = BufReader::new(connection.try_clone().ok()?);
     let mut length = 0;
     loop {

@@ -61,9 +61,10 @@ fn a_full_disk_is_told_and_overcome() {
     // Too small for the room that RocksDB keeps for its log where it can, which could be written to
     // after the disk is full.
     let Some(disk) = SmallDisk::new(12) else { return };
+    fs::write(disk.path().join("c"), "[disk]\nreserve_mib = 0\n").unwrap();
     let chain = Chain::made(1, 200);
     let lake = LakeFiles::with(&chain, 2..=100);
-    let service = Service::start(disk.path(), &["--source", &lake.text()]);
+    let service = Service::start(disk.path(), &["--source", &lake.text(), "--config", "c"]);
     service.until_stored(100);
     let before = service.rows("/rest/events/by-ledger?limit=1000", "id");
     disk.fill();
@@ -86,5 +87,42 @@ fn a_full_disk_is_told_and_overcome() {
     (sequence + 1..=190).for_each(|sequence| lake.add(&chain, sequence));
     let health = service.until_stored(190);
     assert!(stored < 190 && health["oldest_ledger"] == 2, "{health}");
+    service.stop();
+}
+
+#[test]
+fn the_reserve_of_a_disk_is_not_touched() {
+    let Some(disk) = SmallDisk::new(100) else { return };
+    fs::write(disk.path().join("c"), "[disk]\nreserve_mib = 40\nreserve_percent = 100\n").unwrap();
+    let chain = Chain::made(2, 120);
+    let lake = LakeFiles::with(&chain, 2..=100);
+    let service = Service::start(disk.path(), &["--source", &lake.text(), "--config", "c"]);
+    service.until_stored(100);
+    let before = service.rows("/rest/events/by-ledger?limit=1000", "id");
+    // Somebody else takes the room.
+    let free = || {
+        let disk = rustix::fs::statvfs(disk.path()).unwrap();
+        disk.f_bavail * disk.f_frsize
+    };
+    let filler = disk.path().join("filler");
+    fs::write(&filler, vec![0; (free() - (39 << 20)) as usize]).unwrap();
+    let mut sequence = 100;
+    let health = until("the lack of room is told", || {
+        sequence += u32::from(sequence < 110);
+        lake.add(&chain, sequence);
+        let health = service.health();
+        (health["components"]["ingestion"]["status"] == "down").then_some(health)
+    });
+    let reason = health["components"]["ingestion"]["reason"].as_str().unwrap();
+    assert!(reason.contains("MiB left, and 4") && reason.contains("disk.reserve_mib"), "{reason}");
+    assert_eq!(health["service"], "down");
+    assert!(free() > 35 << 20, "the reserve is left alone");
+    let rows = service.rows("/rest/events/by-ledger?limit=1000&to=100", "id");
+    assert_eq!(rows, before, "what is stored is served");
+    fs::remove_file(filler).unwrap();
+    (sequence + 1..=120).for_each(|sequence| lake.add(&chain, sequence));
+    let health = service.until_stored(120);
+    assert_eq!(health["oldest_ledger"], 2, "{health}");
+    service.until_health("it is up again", |health| health["service"] == "up");
     service.stop();
 }

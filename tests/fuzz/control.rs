@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use orrery::control::{
-    BackfillReport, BackfillRequest, Client, Listener, NotStored, RebuildReport, RebuildRequest,
-    Service, StatusReport, Stored,
+    BackfillReport, BackfillRequest, Client, HeldCheckpoint, Listener, NotStored, RebuildReport,
+    RebuildRequest, Service, StatusReport, Stored,
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -39,6 +39,10 @@ impl Service for Echo {
     }
 
     fn rebuild(&self, _: RebuildRequest) -> Result<RebuildReport, String> {
+        Err("not now".to_owned())
+    }
+
+    fn checkpoint(&self) -> Result<HeldCheckpoint, String> {
         Err("not now".to_owned())
     }
 }
@@ -74,6 +78,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         frame(b'?', b""),
         frame(b'B', start),
         frame(b'B', br#""status""#),
+        frame(b'C', b""),
         frame(b'R', br#"{"name":"export","begin":true}"#),
         [frame(b'L', b"one"), frame(b'L', b""), frame(b'S', b"")].concat(),
     ];

@@ -169,6 +169,7 @@ fn every_table_row_of_the_router_is_documented() {
         include_str!("../../src/api/transactions.rs"),
         include_str!("../../src/api/completeness.rs"),
         include_str!("../../src/api/health.rs"),
+        include_str!("../../src/api/status.rs"),
         include_str!("../../src/api/description.rs"),
         include_str!("../../src/api/retroshade/mod.rs"),
         include_str!("../../src/api/webhooks/mod.rs"),

@@ -34,7 +34,10 @@ fn assert_alive(connection: &mut Connection) {
 fn unknown_routes_are_404_with_or_without_a_token() {
     let (server, _store) = server();
     for path in [
-        "/",
+        "/index.html",
+        "/status",
+        "/status/",
+        "/status/index.html",
         "/rest",
         "/rest/",
         "/health",

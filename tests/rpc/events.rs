@@ -60,6 +60,11 @@ fn shown(ledger: &full::Ledger, event: &full::Event) -> Event {
     Event { shown, id: event.rpc_id, contract, event_type, topics }
 }
 
+/// What is to be shown of the events of some ledgers, in the order of the chain.
+pub fn shown_events(network: &Network, ledgers: &[Vec<u8>], options: &IndexOptions) -> Vec<Value> {
+    World::new(network, ledgers, options, 0).events.into_iter().map(|event| event.shown).collect()
+}
+
 /// UNIX seconds as RFC 3339, by the days of the Gregorian calendar.
 fn rfc_3339(seconds: u64) -> String {
     let (mut days, rest) = (seconds / 86_400, seconds % 86_400);

@@ -259,7 +259,7 @@ fn an_upstream_that_hangs_does_not_keep_the_service_from_its_own_work() {
 }
 
 /// A server that answers `getNetwork` for a network, and everything else with what it was sent.
-fn upstream(passphrase: &'static str) -> Provider {
+pub fn upstream(passphrase: &'static str) -> Provider {
     Provider::start(move |question| {
         let call: Value = serde_json::from_slice(&question.body).unwrap();
         let answer = match call["method"].as_str().unwrap() {

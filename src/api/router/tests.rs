@@ -145,7 +145,6 @@ fn other_paths_are_unknown() {
     let router = served();
     for path in [
         "",
-        "/",
         "*",
         "/rest",
         "/rest/",
@@ -184,7 +183,7 @@ fn tables_that_contradict_each_other_are_refused() {
 /// What is to be found, by comparing segment by segment with one template after the other: first as they
 /// are spelled, then with the literal ones decoded.
 fn expected(table: &[&'static Route], method: &Method, path: &str) -> Outcome {
-    let path = path.strip_suffix('/').unwrap_or(path);
+    let path = path.strip_suffix('/').filter(|rest| !rest.is_empty()).unwrap_or(path);
     let segments: Vec<&str> = path.split('/').collect();
     let fits = |template: &str, decode: bool| {
         let wanted: Vec<&str> = template.split('/').collect();

@@ -100,11 +100,9 @@ pub(super) fn compose(purpose: &Purpose<'_>) -> Result<Table, CoreError> {
         // One without the other is refused.
         table.remove("BACKFILL_STELLAR_ASSET_EVENTS");
     }
-    if purpose.http_port != 0 {
-        set(&mut table, "HTTP_PORT", i64::from(purpose.http_port));
-    }
-    if http_port(&table) != 0 {
-        table.entry("ENABLE_DIAGNOSTICS_FOR_TX_SUBMISSION").or_insert(true.into());
+    let port = if purpose.http_port == 0 { http_port(&table) } else { purpose.http_port };
+    if port != 0 {
+        set_http_port(&mut table, port);
     }
     set(&mut table, "NETWORK_PASSPHRASE", network.passphrase());
     // Beside its configuration, where nothing else lies.
@@ -127,6 +125,12 @@ pub(super) fn compose(purpose: &Purpose<'_>) -> Result<Table, CoreError> {
 pub(super) fn http_port(table: &Table) -> u16 {
     let port = table.get("HTTP_PORT").and_then(Value::as_integer);
     port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
+}
+
+/// Turns the HTTP interface on, on this machine alone, which is how core itself has it.
+pub(super) fn set_http_port(table: &mut Table, port: u16) {
+    set(table, "HTTP_PORT", i64::from(port));
+    table.entry("ENABLE_DIAGNOSTICS_FOR_TX_SUBMISSION").or_insert(true.into());
 }
 
 /// Port where core answers questions about entries of the ledger; 0 when it is off, none when the

@@ -94,6 +94,8 @@ pub struct QueryPort(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     reach: Reach,
+    /// Port of its HTTP interface, where it is on.
+    http: Option<u16>,
     /// The newest ledger that it has streamed.
     streamed: Option<LedgerSeq>,
 }
@@ -151,9 +153,10 @@ impl Method {
 }
 
 impl QueryPort {
-    /// Core is about to run, and can be asked like this.
-    pub(super) fn ask_at(&self, reach: Reach) -> Asked {
-        *self.0.lock() = State { reach, streamed: None };
+    /// Core is about to run, and can be asked like this. Its HTTP interface is at the port `http`; 0 when it is off.
+    pub(super) fn ask_at(&self, reach: Reach, http: u16) -> Asked {
+        let http = (http != 0).then_some(http);
+        *self.0.lock() = State { reach, http, streamed: None };
         Asked(self.clone())
     }
 
@@ -170,6 +173,11 @@ impl QueryPort {
             Reach::Off => Err(QueryError::Off),
             Reach::Open { port, method } => Ok((port, method)),
         }
+    }
+
+    /// Port of its HTTP interface; none while it does not run, and when it is off.
+    pub(super) fn http(&self) -> Option<u16> {
+        self.0.lock().http
     }
 
     fn newest(&self) -> Option<LedgerSeq> {

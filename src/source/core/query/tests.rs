@@ -104,7 +104,7 @@ type Found = (LedgerSeq, Vec<Option<(LedgerEntry, Option<u32>)>>);
 
 async fn ask(reach: Reach, keys: &[LedgerKey]) -> Result<Found, String> {
     let port = QueryPort::default();
-    let _asked = port.ask_at(reach);
+    let _asked = port.ask_at(reach, 0);
     let core = CoreEntries::new(port, timeouts()).unwrap();
     let held = core.look_up(keys).await.map_err(|error| error.to_string())?;
     let entries = held.entries.into_iter();
@@ -221,7 +221,7 @@ async fn an_answer_from_before_what_was_streamed_is_waited_out() {
         ))
     });
     let query = QueryPort::default();
-    let open = query.ask_at(Reach::of(port, 26));
+    let open = query.ask_at(Reach::of(port, 26), 0);
     query.streamed(LedgerSeq(43));
     query.streamed(LedgerSeq(42));
     let core = CoreEntries::new(query.clone(), timeouts()).unwrap();
@@ -230,6 +230,6 @@ async fn an_answer_from_before_what_was_streamed_is_waited_out() {
     // A core that is gone is not asked, and the next one has streamed nothing yet.
     drop(open);
     assert!(matches!(core.look_up(&[account(1)]).await, Err(QueryError::NotRunning)));
-    let _open = query.ask_at(Reach::of(port, 26));
+    let _open = query.ask_at(Reach::of(port, 26), 0);
     assert_eq!(core.look_up(&[account(1)]).await.unwrap().as_of, LedgerSeq(44));
 }

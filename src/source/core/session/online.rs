@@ -41,7 +41,7 @@ impl Runner {
                 self.command(&caller, &["catchup", &format!("{before}/0")]).await?;
             }
         }
-        let _asked = self.open_query_port(&caller, &mut table, protocol)?;
+        let _asked = self.open_ports(&caller, &mut table, protocol)?;
         let (process, frames) = start_streaming(&caller, &["run"])?;
         tracing::info!(%from, "stellar-core runs");
         let (port, network) = (config::http_port(&table), self.plan.settings.network.clone());

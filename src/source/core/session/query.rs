@@ -1,4 +1,5 @@
-//! The query port of a core that is about to run: turned on where somebody asks, and told to them.
+//! The ports of a core that is about to run, where it is asked for entries and takes transactions: turned on where
+//! somebody asks, and told to them.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -10,10 +11,10 @@ use crate::source::core::process::Caller;
 use crate::source::core::query::{Asked, Reach};
 
 impl Runner {
-    /// Turns the query port on, unless nobody asks or the operator's own file says where it is, and
-    /// lets it be asked until what is returned is dropped. To be called just before core runs: the
+    /// Turns both ports on, unless nobody asks or the operator's own file says where they are, and
+    /// lets core be asked until what is returned is dropped. To be called just before core runs: a
     /// port is only likely to be free for a moment.
-    pub(super) fn open_query_port(
+    pub(super) fn open_ports(
         &self,
         caller: &Caller,
         table: &mut Table,
@@ -30,7 +31,12 @@ impl Runner {
                 port
             }
         };
-        Ok(Some(query.ask_at(Reach::of(port, protocol))))
+        // Off by the operator's own file stays off.
+        if config::http_port(table) == 0 && !self.plan.own.contains_key("HTTP_PORT") {
+            config::set_http_port(table, free_port(port).map_err(CoreError::NoPort)?);
+            write_config(&caller.config, table)?;
+        }
+        Ok(Some(query.ask_at(Reach::of(port, protocol), config::http_port(table))))
     }
 }
 

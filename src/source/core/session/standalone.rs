@@ -34,7 +34,7 @@ impl Runner {
         };
         let longest = self.plan.settings.limits.bytes_on_disk / 2;
         let ledgers = standalone::open(&storage, closed, from, longest)?;
-        let _asked = self.open_query_port(&caller, &mut table, protocol)?;
+        let _asked = self.open_ports(&caller, &mut table, protocol)?;
         let arguments = [&["run"][..], &STREAM_ARGUMENTS].concat();
         let process = caller.start(&arguments, Some(ledgers.writer.into()))?;
         tracing::info!(%from, "stellar-core runs a network of its own");

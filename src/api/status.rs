@@ -1,0 +1,159 @@
+//! `/rest/status`: what the status page shows beside health and completeness. Numbers alone, and nothing of them tells
+//! one owner from another: programs are one kind of consumer.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::answer::Answer;
+use super::route::{Access, Call, Route, Work};
+use super::{ApiError, Deps};
+use crate::domain::{CloseTime, LedgerSeq};
+use crate::store::{ConsumerStatus, FORMAT, LedgerRow, Store};
+
+/// Routes of this area.
+pub(super) static ROUTES: [Route; 1] = [Route {
+    of_the_moment: true,
+    ..Route::new("GET", "/rest/status", Access::Public, Work::Blocking(status))
+}];
+
+/// Newest ledgers that are told one by one. Each is one read.
+const MOST_LEDGERS: u32 = 120;
+
+/// Points of the lag's history: every five minutes of a day.
+const MOST_POINTS: usize = 288;
+
+#[derive(Serialize)]
+struct Record {
+    /// UNIX seconds.
+    now: u64,
+    version: &'static str,
+    store_format: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol_version: Option<u32>,
+    uptime_seconds: u64,
+    store: Stored,
+    consumers: Vec<Consumer>,
+    ledgers: Vec<Ledger>,
+    history: History,
+}
+
+#[derive(Serialize)]
+struct Stored {
+    events: u64,
+    transactions: u64,
+    bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk_free_bytes: Option<u64>,
+    parts: BTreeMap<String, u64>,
+}
+
+/// All consumers of one kind.
+#[derive(Serialize, Default)]
+struct Consumer {
+    name: String,
+    count: u64,
+    active: u64,
+    lag_ledgers: u64,
+    lost_ledgers: u64,
+    rebuilding: bool,
+}
+
+#[derive(Serialize)]
+struct Ledger {
+    ledger: u32,
+    closed_at: String,
+    transactions: u32,
+    events: u64,
+}
+
+/// One list for each value, so that nothing but numbers is repeated.
+#[derive(Serialize)]
+struct History {
+    at: Vec<u64>,
+    latest_ledger: Vec<Option<u32>>,
+    lag_ledgers: Vec<Option<u32>>,
+    lag_seconds: Vec<Option<u64>>,
+}
+
+fn status(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
+    let store = &deps.store;
+    let (totals, newest) = (store.status().totals, newest_ledgers(store)?);
+    let parts = store.sizes()?;
+    let record = Record {
+        now: (deps.clock)(),
+        version: env!("CARGO_PKG_VERSION"),
+        store_format: FORMAT.to_string(),
+        protocol_version: newest.last().map(|(_, row)| row.protocol),
+        uptime_seconds: deps.health.history().age().as_secs(),
+        store: Stored {
+            events: totals.events,
+            transactions: totals.transactions,
+            bytes: parts.values().sum(),
+            // A page without it is better than none.
+            disk_free_bytes: store.disk_free().ok(),
+            parts,
+        },
+        consumers: by_kind(store.consumers()),
+        ledgers: newest.iter().map(Ledger::from).collect(),
+        history: history(deps),
+    };
+    // A structure of texts and numbers always serializes.
+    Ok(Answer::json(serde_json::to_vec(&record).unwrap_or_default()))
+}
+
+/// The newest ledgers that are stored, the oldest of them first.
+fn newest_ledgers(store: &Store) -> Result<Vec<(LedgerSeq, LedgerRow)>, ApiError> {
+    let Some(latest) = store.ends().latest else { return Ok(Vec::new()) };
+    let first = latest.0.saturating_sub(MOST_LEDGERS - 1);
+    let mut newest = Vec::new();
+    for ledger in (first..=latest.0).map(LedgerSeq) {
+        // Where ledgers are missing there are fewer.
+        if let Some(row) = store.ledger(ledger)? {
+            newest.push((ledger, row));
+        }
+    }
+    Ok(newest)
+}
+
+impl From<&(LedgerSeq, LedgerRow)> for Ledger {
+    fn from((ledger, row): &(LedgerSeq, LedgerRow)) -> Self {
+        Self {
+            ledger: ledger.0,
+            closed_at: iso_8601(row.close_time),
+            transactions: row.counts.stored_transactions,
+            events: row.counts.events(),
+        }
+    }
+}
+
+fn iso_8601(time: CloseTime) -> String {
+    let (text, length) = time.iso_8601();
+    String::from_utf8_lossy(&text[..length]).into_owned()
+}
+
+/// As the metrics tell them: the lag is that of the slowest that takes ledgers, the loss that of all together.
+fn by_kind(consumers: Vec<ConsumerStatus>) -> Vec<Consumer> {
+    let mut kinds: BTreeMap<String, Consumer> = BTreeMap::new();
+    for consumer in consumers {
+        let kind = kinds.entry(consumer.kind().to_owned()).or_default();
+        kind.count += 1;
+        kind.lost_ledgers += consumer.lost.ledgers();
+        kind.rebuilding |= consumer.rebuild.is_some();
+        if consumer.active {
+            kind.active += 1;
+            kind.lag_ledgers = kind.lag_ledgers.max(consumer.lag);
+        }
+    }
+    kinds.into_iter().map(|(name, kind)| Consumer { name, ..kind }).collect()
+}
+
+fn history(deps: &Deps) -> History {
+    let samples = deps.health.history().thinned(MOST_POINTS);
+    History {
+        at: samples.iter().map(|sample| sample.at).collect(),
+        latest_ledger: samples.iter().map(|sample| Some(sample.latest?.0)).collect(),
+        lag_ledgers: samples.iter().map(|sample| sample.lag.ledgers).collect(),
+        lag_seconds: samples.iter().map(|sample| sample.lag.seconds).collect(),
+    }
+}

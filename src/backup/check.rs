@@ -1,0 +1,79 @@
+//! Checking a backup: every file against the manifest, and the ledgers that the files hold.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use super::copy::{self, Content};
+use super::manifest::{File, Manifest};
+use super::{ACKNOWLEDGED, BackupError, Progress, RAW, failed};
+use crate::store::{self, Held};
+
+/// A backup that is whole.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// What it holds.
+    pub manifest: Manifest,
+}
+
+/// Reads all of a backup and compares it with its manifest. Changes nothing in it.
+///
+/// # Errors
+/// [`BackupError`] with the first file that is not as it was written.
+pub fn check(backup: &Path, progress: Progress<'_>) -> Result<Checked, BackupError> {
+    let manifest = Manifest::read(backup)?;
+    for file in &manifest.files {
+        let path = backup.join(&file.path);
+        is_as_written(file, &path, || copy::hash(&path, progress))?;
+    }
+    match manifest.is_of(&held_in(backup, RAW)?) {
+        true => Ok(Checked { directory: backup.to_owned(), manifest }),
+        false => Err(BackupError::Different(backup.to_owned())),
+    }
+}
+
+/// Compares a file of a backup with what is read from it.
+pub(super) fn is_as_written(
+    file: &File,
+    path: &Path,
+    read: impl FnOnce() -> Result<Content, BackupError>,
+) -> Result<(), BackupError> {
+    let damaged = |what| BackupError::Damaged { path: path.to_owned(), what };
+    let metadata = match path.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(damaged("it is missing"));
+        }
+        metadata => metadata.map_err(failed(path))?,
+    };
+    if !metadata.is_file() {
+        return Err(damaged("it is no file"));
+    }
+    if metadata.len() != file.size {
+        return Err(damaged("its length differs"));
+    }
+    let Content { size, sha256 } = read()?;
+    match (size, &sha256) == (file.size, &file.sha256) {
+        true => Ok(()),
+        false => Err(damaged("its content differs")),
+    }
+}
+
+/// Reads what the store in a directory holds without leaving anything there: RocksDB writes a log of its own
+/// beside what it reads, so it reads through links from elsewhere. `raw` is the name of the database's
+/// directory.
+pub(super) fn held_in(directory: &Path, raw: &str) -> Result<Held, BackupError> {
+    let directory = directory.canonicalize().map_err(failed(directory))?;
+    let links = tempfile::tempdir().map_err(failed(&std::env::temp_dir()))?;
+    let link = |from: &Path, to: &Path| symlink(from, to).map_err(failed(to));
+    let (from, to) = (directory.join(raw), links.path().join(RAW));
+    copy::make_directory(&to)?;
+    for path in copy::files_below(&from)? {
+        link(&from.join(&path), &to.join(&path))?;
+    }
+    let note = directory.join(ACKNOWLEDGED);
+    if note.exists() {
+        link(&note, &links.path().join(ACKNOWLEDGED))?;
+    }
+    Ok(store::held_in(links.path())?)
+}

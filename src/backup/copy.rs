@@ -1,0 +1,146 @@
+//! Copying, linking and hashing files, and bringing a tree of them to the disk.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::{BackupError, Progress, failed};
+
+/// Modes of what is made here: its owner's alone.
+const PRIVATE_FILE: u32 = 0o600;
+const PRIVATE_DIRECTORY: u32 = 0o700;
+/// Bytes that are read at a time.
+const PIECE: usize = 1 << 20;
+
+/// Length and SHA-256 (hexadecimal) of what was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Content {
+    pub size: u64,
+    pub sha256: String,
+}
+
+/// Reads a file to its end.
+pub(super) fn hash(path: &Path, progress: Progress<'_>) -> Result<Content, BackupError> {
+    read_through(path, progress, |_| Ok(()))
+}
+
+/// Copies a file to a path where nothing is; it is on the disk when this returns, its directory may not be.
+pub(super) fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Content, BackupError> {
+    let mut options = File::options();
+    let mut made =
+        options.write(true).create_new(true).mode(PRIVATE_FILE).open(to).map_err(failed(to))?;
+    let content = read_through(from, progress, |piece| made.write_all(piece).map_err(failed(to)))?;
+    made.sync_all().map_err(failed(to))?;
+    Ok(content)
+}
+
+fn read_through(
+    path: &Path,
+    progress: Progress<'_>,
+    mut each: impl FnMut(&[u8]) -> Result<(), BackupError>,
+) -> Result<Content, BackupError> {
+    let mut file = File::open(path).map_err(failed(path))?;
+    let mut piece = vec![0; PIECE];
+    let mut hasher = Sha256::new();
+    let mut size = 0;
+    loop {
+        let read = match file.read(&mut piece) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(failed(path)(error)),
+        };
+        hasher.update(&piece[..read]);
+        each(&piece[..read])?;
+        size += read as u64;
+        progress(read as u64)?;
+    }
+    Ok(Content { size, sha256: hex::encode(hasher.finalize()) })
+}
+
+/// Makes a directory, and those above it, unless they are there.
+pub(super) fn make_directory(path: &Path) -> Result<(), BackupError> {
+    DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path).map_err(failed(path))
+}
+
+/// All files below a directory, as paths below it in their order; directories among them are gone through.
+/// What is neither, such as a socket, is left out.
+pub(super) fn files_below(root: &Path) -> Result<Vec<PathBuf>, BackupError> {
+    let mut found = Vec::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).map_err(failed(&directory))? {
+            let entry = entry.map_err(failed(&directory))?;
+            let path = entry.path();
+            let kind = entry.file_type().map_err(failed(&path))?;
+            if kind.is_dir() {
+                directories.push(path);
+            } else if kind.is_file()
+                && let Ok(below) = path.strip_prefix(root)
+            {
+                found.push(below.to_owned());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Brings the names in a directory and in all below it to the disk.
+pub(super) fn sync_directories(root: &Path) -> Result<(), BackupError> {
+    for entry in fs::read_dir(root).map_err(failed(root))? {
+        let entry = entry.map_err(failed(root))?;
+        if entry.file_type().map_err(failed(root))?.is_dir() {
+            sync_directories(&entry.path())?;
+        }
+    }
+    sync_directory(root)
+}
+
+/// Brings the names in a directory to the disk.
+pub(super) fn sync_directory(path: &Path) -> Result<(), BackupError> {
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(failed(path))
+}
+
+/// The directory that a path is in.
+pub(super) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Removes a tree that may not be there.
+pub(super) fn remove(path: &Path) -> Result<(), BackupError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// A file that is locked as long as this lives.
+pub(super) struct Lock(File);
+
+impl Lock {
+    /// Locks a file, which is made if it is not there; none when another process has it.
+    pub(super) fn take(path: &Path) -> Result<Option<Self>, BackupError> {
+        let mut options = File::options();
+        let options = options.create(true).truncate(false).write(true).mode(PRIVATE_FILE);
+        let file = options.open(path).map_err(failed(path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(failed(path)(error)),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The system lets it go when the process ends, at the latest.
+        let _ = self.0.unlock();
+    }
+}

@@ -1,0 +1,204 @@
+//! What a backup says of itself: a file of JSON with a checksum of its own, which is read only if it is,
+//! byte for byte, what would be written.
+
+use std::io::{self, Write};
+use std::path::{Component, Path};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{BackupError, failed};
+use crate::durable::write_atomically;
+use crate::store::{Digest, Held};
+
+/// Its name.
+pub(super) const FILE: &str = "manifest.json";
+/// The layout that this build writes and reads.
+const FORMAT: u32 = 1;
+
+/// What a backup holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of the layout of backups.
+    pub format: u32,
+    /// Version of orrery that made it.
+    pub version: String,
+    /// When the backed-up state was taken: also the backup's name.
+    pub taken: String,
+    /// Short name of the network, or `custom`.
+    pub network: String,
+    /// Its passphrase.
+    pub network_passphrase: String,
+    /// Covered ranges in ascending order.
+    pub ranges: Vec<Range>,
+    /// Sum of the digests of all ranges, in hexadecimal.
+    pub digest: String,
+    /// All files, in the order of their paths.
+    pub files: Vec<File>,
+}
+
+/// Consecutive ledgers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// First ledger.
+    pub first_ledger: u32,
+    /// Last ledger.
+    pub last_ledger: u32,
+    /// Events that were stored, including those that retention has removed.
+    pub events: u64,
+    /// Sum of the ledgers' digests, in hexadecimal.
+    pub digest: String,
+}
+
+/// A file of a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// Path below the backup's directory.
+    pub path: String,
+    /// Length in bytes.
+    pub size: u64,
+    /// SHA-256 in hexadecimal.
+    pub sha256: String,
+}
+
+/// The file: the manifest and the SHA-256 of its JSON as it stands there.
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    sha256: String,
+    manifest: Manifest,
+}
+
+impl Manifest {
+    pub(super) fn new(taken: &str, held: &Held, mut files: Vec<File>) -> Self {
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let ranges = held.ranges.iter().map(|range| Range {
+            first_ledger: range.ledgers.first.0,
+            last_ledger: range.ledgers.last.0,
+            events: range.events,
+            digest: range.digest.to_string(),
+        });
+        Self {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            taken: taken.to_owned(),
+            network: held.network.name().to_owned(),
+            network_passphrase: held.network.passphrase().to_owned(),
+            ranges: ranges.collect(),
+            digest: held.ranges.iter().map(|range| range.digest).sum::<Digest>().to_string(),
+            files,
+        }
+    }
+
+    /// Whether it speaks of these ledgers of this network.
+    pub(super) fn is_of(&self, held: &Held) -> bool {
+        let said = Self::new(&self.taken, held, Vec::new());
+        said.network_passphrase == self.network_passphrase
+            && said.ranges == self.ranges
+            && said.digest == self.digest
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.size).sum()
+    }
+
+    /// Ledgers of all ranges.
+    pub fn ledgers(&self) -> u64 {
+        let of = |range: &Range| u64::from(range.last_ledger) + 1 - u64::from(range.first_ledger);
+        self.ranges.iter().map(of).sum()
+    }
+
+    /// Writes it into a backup, whose other files are on the disk.
+    pub(super) fn write(&self, backup: &Path) -> Result<(), BackupError> {
+        let path = backup.join(FILE);
+        let text = self.sealed().map_err(|error| failed(&path)(io::Error::from(error)))?;
+        write_atomically(&path, |file| file.write_all(&text)).map_err(failed(&path))
+    }
+
+    /// Reads the one of a backup.
+    pub(super) fn read(backup: &Path) -> Result<Self, BackupError> {
+        let path = backup.join(FILE);
+        let text = match std::fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(BackupError::NoManifest(backup.to_owned()));
+            }
+            read => read.map_err(failed(&path))?,
+        };
+        let damaged = || BackupError::Manifest(path.clone());
+        let sealed: Sealed = serde_json::from_slice(&text).map_err(|_| damaged())?;
+        if sealed.manifest.format > FORMAT {
+            let (path, found) = (backup.to_owned(), sealed.manifest.format);
+            return Err(BackupError::Format { path, found, supported: FORMAT });
+        }
+        let manifest = sealed.manifest;
+        let is_whole = manifest.sealed().is_ok_and(|same| same == text)
+            && manifest.files.iter().all(|file| stays_below(&file.path))
+            && manifest.ranges.iter().all(|range| range.first_ledger <= range.last_ledger);
+        is_whole.then_some(manifest).ok_or_else(damaged)
+    }
+
+    fn sealed(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let sha256 = hex::encode(Sha256::digest(serde_json::to_vec(self)?));
+        let mut text = serde_json::to_vec_pretty(&Sealed { sha256, manifest: self.clone() })?;
+        text.push(b'\n');
+        Ok(text)
+    }
+}
+
+/// Whether a path leads nowhere but below the directory that it is joined to.
+fn stays_below(path: &str) -> bool {
+    !path.is_empty()
+        && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let digest = "0".repeat(64);
+        let range = Range { first_ledger: 2, last_ledger: 9, events: 7, digest: digest.clone() };
+        let file = File { path: "raw/000001.sst".to_owned(), size: 3, sha256: digest.clone() };
+        Manifest {
+            format: FORMAT,
+            version: "0.1.0".to_owned(),
+            taken: "2026-11-24T10-45-00.123Z".to_owned(),
+            network: "testnet".to_owned(),
+            network_passphrase: "a passphrase".to_owned(),
+            ranges: vec![range],
+            digest,
+            files: vec![file],
+        }
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let backup = directory.path();
+        assert!(matches!(Manifest::read(backup), Err(BackupError::NoManifest(_))));
+        manifest().write(backup).unwrap();
+        assert_eq!(Manifest::read(backup).unwrap(), manifest());
+        let text = std::fs::read(backup.join(FILE)).unwrap();
+        for (at, bit) in (0..text.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut changed = text.clone();
+            changed[at] ^= 1 << bit;
+            std::fs::write(backup.join(FILE), &changed).unwrap();
+            assert!(Manifest::read(backup).is_err(), "byte {at}, bit {bit}");
+        }
+        for length in 0..text.len() {
+            std::fs::write(backup.join(FILE), &text[..length]).unwrap();
+            assert!(Manifest::read(backup).is_err(), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn no_path_leads_out_of_a_backup() {
+        let directory = tempfile::tempdir().unwrap();
+        for path in ["../secrets/key", "/etc/passwd", "raw/../../x", "", "./x"] {
+            let mut made = manifest();
+            made.files[0].path = path.to_owned();
+            made.write(directory.path()).unwrap();
+            assert!(matches!(Manifest::read(directory.path()), Err(BackupError::Manifest(_))));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! `orrery backup`: copies a data directory, also while a service works in it, and checks such copies.
+
+use std::io::IsTerminal;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use orrery::backup::{self, BackupError, Manifest};
+use serde::Serialize;
+
+use super::open::{self, Opened};
+use super::{Common, Failure, output};
+
+/// Copy all of a data directory that cannot be made again, or check such copies
+///
+/// While a service runs on the data directory it goes on storing ledgers: it makes a checkpoint, which takes
+/// milliseconds, and this command copies that. The copy is a directory of its own below DIRECTORY, named
+/// after the time. Files that the newest backup there has already, with the same content, are linked and take
+/// no room; they are read on both sides to be sure. A backup that was not finished has no manifest and is
+/// removed by the next. It holds keys and tokens, and is readable for its owner alone.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  orrery backup --data-dir d /mnt/backups
+  orrery backup --data-dir d /mnt/backups --keep 7
+  orrery backup --verify /mnt/backups
+  orrery restore /mnt/backups --data-dir restored")]
+pub struct Backup {
+    /// Where backups are; with --verify also a single one of them
+    #[arg(value_name = "DIRECTORY")]
+    directory: PathBuf,
+    /// Keep so many of the newest backups, this one included, and remove those before; all without it
+    #[arg(long, value_name = "NUMBER")]
+    keep: Option<NonZeroUsize>,
+    /// Make none, but read those that are there and compare them with their manifests
+    #[arg(long, conflicts_with = "keep")]
+    verify: bool,
+    /// Print JSON, also on a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+/// A service ends a connection on which it hears nothing for ten minutes.
+const SAY_SOMETHING_EVERY: Duration = Duration::from_secs(5);
+
+/// What was made, for programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    backup: String,
+    files: usize,
+    bytes: u64,
+    shared_files: u64,
+    shared_bytes: u64,
+    /// Milliseconds that the checkpoint took.
+    checkpoint_ms: u64,
+    removed: usize,
+    digest: &'a str,
+    ranges: &'a [backup::Range],
+}
+
+impl Backup {
+    pub fn run(self, common: &Common) -> Result<(), Failure> {
+        if self.verify {
+            return self.check();
+        }
+        let settings = common.settings(Vec::new())?;
+        let data_dir = &settings.config.data_dir;
+        let bar = Bar::new();
+        let keep = self.keep.map(NonZeroUsize::get);
+        let ended = |error: &dyn ToString| BackupError::Ended(error.to_string());
+        let mut checkpoint_ms = 0;
+        let made = match open::existing(&settings)? {
+            Opened::Here(ledgers) => {
+                let store = ledgers.store();
+                // Removes the checkpoint after the copy.
+                let mut held = None;
+                let checkpoint = || {
+                    let begun = Instant::now();
+                    let directory = held.insert(store.checkpoint()?).directory().to_owned();
+                    checkpoint_ms = begun.elapsed().as_millis() as u64;
+                    Ok(directory)
+                };
+                let mut progress = |bytes| {
+                    bar.add(bytes);
+                    Ok(())
+                };
+                backup::make(data_dir, &self.directory, keep, checkpoint, &mut progress)?
+            }
+            Opened::Running(client) => {
+                let client = std::cell::RefCell::new(client);
+                let checkpoint = || {
+                    let report = client.borrow_mut().checkpoint().map_err(|error| ended(&error))?;
+                    checkpoint_ms = report.milliseconds;
+                    Ok(data_dir.join(report.directory))
+                };
+                let mut said = Instant::now();
+                let mut progress = |bytes| {
+                    bar.add(bytes);
+                    if said.elapsed() > SAY_SOMETHING_EVERY {
+                        said = Instant::now();
+                        client.borrow_mut().status().map_err(|error| ended(&error))?;
+                    }
+                    Ok(())
+                };
+                backup::make(data_dir, &self.directory, keep, checkpoint, &mut progress)?
+            }
+        };
+        bar.finish();
+        let manifest = &made.manifest;
+        if self.json || !output::is_terminal() {
+            return output::print_json(&Report {
+                backup: made.directory.display().to_string(),
+                files: manifest.files.len(),
+                bytes: manifest.bytes(),
+                shared_files: made.shared_files,
+                shared_bytes: made.shared_bytes,
+                checkpoint_ms,
+                removed: made.removed.len(),
+                digest: &manifest.digest,
+                ranges: &manifest.ranges,
+            });
+        }
+        let shared = match made.shared_files {
+            0 => String::new(),
+            files => format!(
+                ", of which {} ({} MB) are the earlier backup's",
+                output::count(files),
+                output::count(made.shared_bytes / 1_000_000)
+            ),
+        };
+        let mut text = format!("{}{shared}\n", line(&made.directory, manifest));
+        for removed in &made.removed {
+            text += &format!("removed {}\n", removed.display());
+        }
+        output::print(&text)
+    }
+
+    /// Every backup is looked at, also after a bad one.
+    fn check(&self) -> Result<(), Failure> {
+        let bar = Bar::new();
+        let (mut good, mut bad) = (Vec::new(), 0);
+        for path in backup::find(&self.directory)? {
+            let mut progress = |bytes| {
+                bar.add(bytes);
+                Ok(())
+            };
+            match backup::check(&path, &mut progress) {
+                Ok(checked) => good.push(checked),
+                Err(error) => {
+                    eprintln!("orrery: {error}");
+                    bad += 1;
+                }
+            }
+        }
+        bar.finish();
+        if self.json || !output::is_terminal() {
+            let of = |checked: &backup::Checked| {
+                let (backup, manifest) = (checked.directory.display(), &checked.manifest);
+                serde_json::json!({
+                    "backup": backup.to_string(), "version": manifest.version,
+                    "network": manifest.network, "files": manifest.files.len(),
+                    "bytes": manifest.bytes(), "digest": manifest.digest,
+                    "ranges": manifest.ranges,
+                })
+            };
+            for checked in &good {
+                output::print_json(&of(checked))?;
+            }
+        } else {
+            let lines = good.iter().map(|checked| line(&checked.directory, &checked.manifest));
+            output::print(&lines.map(|line| format!("{line}: whole\n")).collect::<String>())?;
+        }
+        match bad {
+            0 => Ok(()),
+            1 => Err(Failure::failed("1 backup is not whole and cannot be restored")),
+            bad => {
+                Err(Failure::failed(format!("{bad} backups are not whole and cannot be restored")))
+            }
+        }
+    }
+}
+
+/// A backup in a line.
+pub fn line(directory: &std::path::Path, manifest: &Manifest) -> String {
+    format!(
+        "{}: {}, {} ledgers, digest {}, {} files ({} MB)",
+        directory.display(),
+        manifest.network,
+        output::count(manifest.ledgers()),
+        manifest.digest,
+        output::count(manifest.files.len() as u64),
+        output::count(manifest.bytes() / 1_000_000),
+    )
+}
+
+/// Counts bytes on a terminal, and nothing elsewhere.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    pub fn new() -> Self {
+        let bar = match std::io::stderr().is_terminal() {
+            true => ProgressBar::new_spinner(),
+            false => ProgressBar::hidden(),
+        };
+        // The template is fixed; should it ever be wrong, the plain one does.
+        if let Ok(style) = ProgressStyle::with_template("{bytes} read, {bytes_per_sec}") {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+
+    pub fn add(&self, bytes: u64) {
+        self.0.inc(bytes);
+    }
+
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}

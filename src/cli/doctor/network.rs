@@ -1,0 +1,164 @@
+//! The source of ledgers and this machine's clock beside it.
+
+use std::time::Duration;
+
+use orrery::config::{Config, SourceKind};
+use orrery::control::StatusReport;
+use orrery::decode::decode;
+use orrery::service::{Ledgers, sources, unix_now};
+use orrery::source::follow::{Fetched, LedgerSource};
+
+use super::super::serve::runtime;
+use super::{Failure, Finding, State};
+
+/// A source that has not answered by then is out of reach.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
+/// Seconds by which a ledger may seem to come from the future: networks allow their clocks as much.
+const CLOCKS_DIFFER: u64 = 10;
+/// Seconds after which the newest ledger of a network that closes one every five is old.
+const OLD: u64 = 120;
+/// Ledgers by which a service that follows may be behind for a moment.
+const BEHIND: u32 = 24;
+
+/// How a running service says it is.
+pub(super) fn of_service(report: &StatusReport) -> Vec<Finding> {
+    let mut findings = vec![match &report.down {
+        None => Finding::new("service", State::Ok, "it runs, and all of its parts work"),
+        Some(down) => {
+            let text =
+                format!("{down}: its log says more (`journalctl -u orrery@{}`)", report.network);
+            Finding::new("service", State::Broken, text)
+        }
+    }];
+    let (Some(newest), Some(stored)) = (report.network_latest_ledger, report.latest_ledger) else {
+        let text = "the service follows none, or has heard of no ledger yet";
+        findings.push(Finding::new("source", State::Ok, text));
+        return findings;
+    };
+    let behind = newest.saturating_sub(stored);
+    findings.push(match behind {
+        0..=BEHIND => Finding::new("source", State::Ok, format!("its newest ledger is {newest}")),
+        _ => {
+            let text = format!(
+                "{behind} ledgers are not stored yet: wait, and if that number grows use a faster \
+                 source or disk"
+            );
+            Finding::new("source", State::Look, text)
+        }
+    });
+    // Older ones say nothing of the clock.
+    if let Some(closed) = report.latest_close_time.filter(|_| behind <= BEHIND) {
+        findings.push(clock(closed, unix_now()));
+    }
+    findings
+}
+
+/// Asks the configured source, as a service would that is started now.
+pub(super) fn of_source(config: &Config, ledgers: &Ledgers) -> Result<Vec<Finding>, Failure> {
+    let broken = |error: String| {
+        let text = format!("{error}: check [source] and the way to it");
+        Ok(vec![Finding::new("source", State::Broken, text)])
+    };
+    let live = match config.source_plan(ledgers.store().network()) {
+        Ok(plan) => plan.live,
+        Err(error) => return broken(error.to_string()),
+    };
+    let Some(live) = live else {
+        return Ok(vec![Finding::new("source", State::Ok, "none is followed")]);
+    };
+    if let kind @ (SourceKind::Core | SourceKind::Sandbox) = live.kind() {
+        let text = format!("{} runs with the service and was not asked", kind.word());
+        return Ok(vec![Finding::new("source", State::Ok, text)]);
+    }
+    runtime()?.block_on(async {
+        let asked = async {
+            let following = sources::following(config, ledgers).await;
+            let following = following.map_err(|error| error.to_string())?;
+            let Some(mut first) = following.and_then(|all| all.sources.into_iter().next()) else {
+                return Err("there is no source".to_owned());
+            };
+            let newest = newest(first.source.as_mut(), ledgers).await;
+            newest.map_err(|error| format!("{}: {error}", first.source.name()))
+        };
+        match tokio::time::timeout(ANSWERS_WITHIN, asked).await {
+            Ok(Ok((ledger, closed))) => Ok(vec![
+                Finding::new("source", State::Ok, format!("its newest ledger is {ledger}")),
+                clock(closed, unix_now()),
+            ]),
+            Ok(Err(error)) => broken(error),
+            Err(_) => broken(format!("no answer in {} s", ANSWERS_WITHIN.as_secs())),
+        }
+    })
+}
+
+/// Number and close time (UNIX seconds) of a source's newest ledger.
+async fn newest(source: &mut dyn LedgerSource, ledgers: &Ledgers) -> Result<(u32, u64), String> {
+    let network = ledgers.store().network();
+    let passphrase = source.passphrase().await.map_err(|error| error.to_string())?;
+    if let Some(other) = passphrase.filter(|other| other != network.passphrase()) {
+        return Err(format!("it is of the network \"{other}\", not of {network}"));
+    }
+    let range = source.range().await.map_err(|error| error.to_string())?;
+    let last = range.ok_or("it has no ledgers")?.last;
+    match source.fetch(last).await.map_err(|error| error.to_string())? {
+        Fetched::Ledgers(found) => {
+            let newest = found.iter().max_by_key(|ledger| ledger.sequence);
+            let newest = newest.ok_or("it has not the ledger that it says is its newest")?;
+            let view = decode(&newest.xdr, network.id())
+                .map_err(|error| format!("ledger {last}: {error}"))?;
+            Ok((newest.sequence.0, view.header.close_time))
+        }
+        Fetched::NotYet | Fetched::Ended => {
+            Err(format!("it does not have its newest ledger {last}"))
+        }
+    }
+}
+
+/// What the close time of a network's newest ledger says of this clock.
+fn clock(closed: u64, now: u64) -> Finding {
+    if closed > now.saturating_add(CLOCKS_DIFFER) {
+        let text = format!(
+            "this clock is {} s behind the newest ledger: set it (`timedatectl set-ntp true`)",
+            closed - now
+        );
+        return Finding::new("clock", State::Broken, text);
+    }
+    match now.saturating_sub(closed) {
+        age if age > OLD => {
+            let text = format!(
+                "the newest ledger is {age} s old: either the source or the network has stopped, or this \
+                 clock is ahead (`timedatectl status`)"
+            );
+            Finding::new("clock", State::Look, text)
+        }
+        age => Finding::new("clock", State::Ok, format!("the newest ledger is {age} s old")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_held_against_the_newest_ledger() {
+        let state = |closed, now| clock(closed, now).state;
+        assert_eq!(state(1000, 1005), State::Ok);
+        assert_eq!(state(1010, 1000), State::Ok);
+        assert_eq!(state(1011, 1000), State::Broken);
+        assert_eq!(state(1000, 1120), State::Ok);
+        assert_eq!(state(1000, 1121), State::Look);
+    }
+
+    #[test]
+    fn what_a_service_says_of_itself_is_passed_on() {
+        let report = StatusReport {
+            latest_ledger: Some(100),
+            network_latest_ledger: Some(200),
+            down: Some("ingestion: no room".to_owned()),
+            ..StatusReport::default()
+        };
+        let states: Vec<_> =
+            of_service(&report).iter().map(|finding| (finding.what, finding.state)).collect();
+        assert_eq!(states, [("service", State::Broken), ("source", State::Look)]);
+    }
+}

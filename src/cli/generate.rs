@@ -1,0 +1,54 @@
+//! `orrery generate`: what packages take from the command line itself, its man pages and completions.
+
+use std::fs::{File, create_dir_all};
+use std::io::Error as IoError;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::{Arguments, Failure};
+
+/// Write man pages and shell completions, for packages
+///
+/// DIRECTORY gets man1/ with a page for every verb, and bash/, zsh/ and fish/ with a completion each. The
+/// same program always writes the same bytes.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  orrery generate out")]
+pub struct Generate {
+    /// Where they go; made if it is not there
+    directory: PathBuf,
+}
+
+impl Generate {
+    pub fn run(self) -> Result<(), Failure> {
+        let pages = made(&self.directory, "man1")?;
+        clap_mangen::generate_to(Arguments::command(), &pages)
+            .map_err(|error| unwritten(&pages, &error))?;
+        for (shell, name, file) in [
+            (Shell::Bash, "bash", "orrery"),
+            (Shell::Zsh, "zsh", "_orrery"),
+            (Shell::Fish, "fish", "orrery.fish"),
+        ] {
+            let path = made(&self.directory, name)?.join(file);
+            let failed = |error: IoError| unwritten(&path, &error);
+            let mut out = File::create(&path).map_err(failed)?;
+            let mut command = Arguments::command();
+            command.set_bin_name("orrery");
+            command.build();
+            clap_complete::Generator::try_generate(&shell, &command, &mut out).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// A directory in the one that was named.
+fn made(directory: &Path, name: &str) -> Result<PathBuf, Failure> {
+    let path = directory.join(name);
+    create_dir_all(&path).map_err(|error| unwritten(&path, &error))?;
+    Ok(path)
+}
+
+fn unwritten(path: &Path, error: &IoError) -> Failure {
+    Failure::failed(format!("cannot write {}: {error}", path.display()))
+}

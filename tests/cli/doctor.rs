@@ -1,0 +1,78 @@
+//! What `orrery doctor` finds on machines that are well and on others.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::lake_files::{Chain, LakeFiles};
+use crate::harness::{Service, run};
+
+/// State and sentence of the first finding about something.
+fn finding(at: &Path, arguments: &[&str], what: &str) -> (String, String) {
+    let ran = run(at, &[&["doctor", "--json", "--data-dir", "d"], arguments].concat());
+    let findings: Vec<Value> = serde_json::from_str(&ran.stdout).expect(&ran.stderr);
+    let broken = findings.iter().any(|finding| finding["state"] == "broken");
+    assert_eq!(ran.code, i32::from(broken), "{}", ran.stdout);
+    let found = findings.into_iter().find(|finding| finding["what"] == what);
+    let found = found.unwrap_or_else(|| panic!("nothing about {what}: {}", ran.stdout));
+    let text = |name: &str| found[name].as_str().unwrap().to_owned();
+    (text("state"), text("sentence"))
+}
+
+#[test]
+fn the_doctor_says_what_is_broken_and_how_to_mend_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    assert!(finding(at, &[], "store").1.contains("holds nothing yet"));
+    let chain = Chain::made(6, 20);
+    let lake = LakeFiles::with(&chain, 2..=20);
+    run(at, &["import", "--json", "--data-dir", "d", &lake.text()]).json();
+    let token = ["token", "issue", "--sub", "a", "--data-dir", "d"];
+    assert_eq!(run(at, &token).code, 0);
+    let source = format!("[source]\nkind = 'lake'\npath = '{}'\n", lake.text());
+    fs::write(at.join("c"), &source).unwrap();
+    let with = ["--config", "c"];
+    for what in ["secrets", "source", "confinement"] {
+        let (state, sentence) = finding(at, &with, what);
+        assert_eq!(state, "ok", "{what}: {sentence}");
+    }
+    assert!(finding(at, &with, "source").1.contains("newest ledger is 20"));
+    // Made ledgers are of 2025.
+    assert_eq!(finding(at, &with, "clock").0, "look");
+
+    let key = at.join("d/secrets/token-signing-key");
+    fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+    let (state, sentence) = finding(at, &with, "secrets");
+    assert!(
+        state == "broken" && sentence.contains("chmod 0600 d/secrets/token-signing-key"),
+        "{sentence}"
+    );
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+
+    fs::write(
+        at.join("c"),
+        format!("{source}[disk]\nreserve_mib = 4294967295\nreserve_percent = 255\n"),
+    )
+    .unwrap();
+    let (state, sentence) = finding(at, &with, "disk");
+    assert!(state == "broken" && sentence.contains("make room"), "{sentence}");
+
+    fs::write(at.join("c"), "[source]\nkind = 'rpc'\nrpc_url = 'http://127.0.0.1:9/'\n").unwrap();
+    let (state, sentence) = finding(at, &with, "source");
+    assert!(state == "broken" && sentence.contains("check [source]"), "{sentence}");
+}
+
+#[test]
+fn the_doctor_asks_the_running_service() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let (demo, _) = Service::demo(at);
+    let told = |what| finding(at, &[], what);
+    assert_eq!(told("service").0, "ok", "{}", told("service").1);
+    assert_eq!(told("source").0, "ok", "{}", told("source").1);
+    assert_eq!(told("clock").0, "ok", "{}", told("clock").1);
+    assert_ne!(told("descriptors").0, "broken");
+    drop(demo);
+}

@@ -1,0 +1,128 @@
+//! The dashboard and the alert rules that are shipped: whatever metric, label or component they name is one that a
+//! running service prints, and docs/metrics.md describes each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::common::client::HTTP;
+use crate::harness::{Service, until};
+
+const DASHBOARD: &str = include_str!("../../packaging/grafana/orrery.json");
+const ALERTS: &str = include_str!("../../packaging/prometheus/alerts.yml");
+const DOCUMENTED: &str = include_str!("../../docs/metrics.md");
+
+/// What Prometheus adds to histograms.
+const OF_HISTOGRAMS: [&str; 3] = ["_bucket", "_sum", "_count"];
+/// Labels that Prometheus adds to everything.
+const ADDED: [&str; 2] = ["instance", "job"];
+
+/// Names of metrics, and the labels of each.
+type Metrics = BTreeMap<String, BTreeSet<String>>;
+
+fn is_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// Names of this service's metrics and of the process's in an expression, with the labels in the braces behind them.
+fn named(expression: &str) -> Vec<(String, Vec<String>)> {
+    let mut found = Vec::new();
+    let mut rest = expression;
+    while let Some(at) = rest.find("orrery_").into_iter().chain(rest.find("process_")).min() {
+        rest = &rest[at..];
+        let end = rest.find(|letter| !is_name(letter)).unwrap_or(rest.len());
+        let name = rest[..end].to_owned();
+        rest = &rest[end..];
+        let labels = rest.strip_prefix('{').and_then(|it| it.split_once('}')).map_or("", |it| it.0);
+        let labels = labels.split(',').filter(|it| !it.is_empty());
+        let labels = labels.map(|it| it.chars().take_while(|it| is_name(*it)).collect()).collect();
+        found.push((name, labels));
+    }
+    found
+}
+
+/// What a service prints.
+fn printed(text: &str) -> Metrics {
+    let mut metrics = Metrics::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("# TYPE ").and_then(|it| it.split(' ').next()) {
+            metrics.entry(name.to_owned()).or_default();
+        } else if !line.starts_with('#') {
+            for (name, labels) in named(line) {
+                metrics.entry(name).or_default().extend(labels);
+            }
+        }
+    }
+    metrics
+}
+
+fn expressions(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match member.as_str() {
+                    Some(text) if ["expr", "query"].contains(&name.as_str()) => {
+                        found.push(text.to_owned());
+                    }
+                    _ => expressions(member, found),
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter().for_each(|it| expressions(it, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_dashboard_and_the_alerts_use_what_a_service_prints() {
+    let directory = tempfile::tempdir().unwrap();
+    let (demo, _) = Service::demo(directory.path());
+    // Some come with the first measurement, request or refusal.
+    let metrics = until("all metrics are there", || {
+        let _ = demo.get("/rest/health", None);
+        let text = HTTP.get(format!("http://{}/metrics", demo.address)).send().unwrap();
+        let metrics = printed(&text.text().unwrap());
+        let has_value = metrics.contains_key("orrery_http_request_seconds_bucket");
+        (has_value && metrics.len() > 30).then_some(metrics)
+    });
+
+    let alerts: serde_yaml_ng::Value = serde_yaml_ng::from_str(ALERTS).unwrap();
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    for (file, value) in
+        [("dashboard", dashboard), ("alerts", serde_json::to_value(alerts).unwrap())]
+    {
+        let mut found = Vec::new();
+        expressions(&value, &mut found);
+        let mut count = 0;
+        for expression in &found {
+            let names = named(expression);
+            let is_up = expression.starts_with("up{");
+            assert!(
+                !names.is_empty() || is_up || expression == "prometheus",
+                "{file}: {expression}"
+            );
+            for (name, labels) in names {
+                let known =
+                    metrics.get(&name).unwrap_or_else(|| panic!("{file}: nobody prints {name}"));
+                for label in labels.iter().filter(|label| !ADDED.contains(&label.as_str())) {
+                    assert!(known.contains(label), "{file}: {name} has no label {label}");
+                }
+                count += 1;
+            }
+        }
+        assert!(count > 10, "{file}: {count}");
+    }
+
+    let stem = |name: &str| {
+        let base = OF_HISTOGRAMS.iter().find_map(|end| name.strip_suffix(end));
+        base.filter(|base| metrics.contains_key(*base)).unwrap_or(name).to_owned()
+    };
+    let known: BTreeSet<String> = metrics.keys().map(|name| stem(name)).collect();
+    let documented: BTreeSet<String> = DOCUMENTED
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .filter(|name| name.starts_with("orrery_") || name.starts_with("process_"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(documented, known);
+}

@@ -1,0 +1,278 @@
+//! The status page as a browser shows it: every panel says what the API says, nothing but the service is asked, and
+//! nothing of the token stays.
+//!
+//! `ORRERY_TEST_CHROMIUM` names a directory with playwright-core in its `node_modules` (`npm install playwright-core`);
+//! the browser is `/usr/bin/chromium`, or what `CHROMIUM` names. Without them this is skipped.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use serde_json::{Value, json};
+use stellar_xdr::{Limits, ReadXdr, ScVal};
+
+use crate::common::signal::Signal;
+use crate::harness::{Service, run, until};
+use crate::network::received;
+
+/// What a value says, in the notation of the page: a second reading, with the XDR crate.
+fn spelled(value: &ScVal) -> String {
+    let list = |values: &[ScVal]| values.iter().map(spelled).collect::<Vec<_>>().join(", ");
+    match value {
+        ScVal::Bool(value) => value.to_string(),
+        ScVal::Void => "void".to_owned(),
+        ScVal::U32(value) => value.to_string(),
+        ScVal::I32(value) => value.to_string(),
+        ScVal::U64(value) => value.to_string(),
+        ScVal::I64(value) => value.to_string(),
+        ScVal::U128(value) => u128::from(value).to_string(),
+        ScVal::I128(value) => i128::from(value).to_string(),
+        ScVal::Bytes(bytes) => format!("0x{}", hex::encode(bytes.as_slice())),
+        ScVal::String(text) => serde_json::to_string(&text.to_utf8_string_lossy()).unwrap(),
+        ScVal::Symbol(name) => name.to_utf8_string_lossy(),
+        ScVal::Address(address) => address.to_string(),
+        ScVal::Vec(values) => {
+            format!("[{}]", values.as_ref().map(|it| list(it)).unwrap_or_default())
+        }
+        ScVal::Map(entries) => {
+            let entries = entries.iter().flat_map(|entries| entries.iter());
+            let entries = entries.map(|it| format!("{}: {}", spelled(&it.key), spelled(&it.val)));
+            format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
+        }
+        other => panic!("the demo has no {}", other.name()),
+    }
+}
+
+fn decoded(base64: &Value) -> String {
+    spelled(&ScVal::from_xdr_base64(base64.as_str().unwrap(), Limits::none()).unwrap())
+}
+
+/// Events as the page has to show them.
+fn shown(events: &Value) -> Value {
+    let event = |event: &Value| {
+        let topics = (1..=10).map(|topic| &event[format!("topic{topic}")]);
+        let topics: Vec<_> = topics.filter(|topic| !topic.is_null()).map(decoded).collect();
+        json!({ "topics": topics, "data": decoded(&event["data"]) })
+    };
+    events.as_array().unwrap().iter().map(event).collect()
+}
+
+/// With commas between thousands.
+fn grouped(number: &Value) -> String {
+    let digits = number.as_u64().unwrap().to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(|it| String::from_utf8_lossy(it));
+    groups.collect::<Vec<_>>().join(",")
+}
+
+fn texts(values: &[&Value]) -> Value {
+    let text = |value: &&Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "–".to_owned(),
+        other => other.to_string(),
+    };
+    values.iter().map(text).collect::<Vec<_>>().into()
+}
+
+/// A store with events, a program with rows, and a webhook whose deliveries have arrived; the owner's token and the
+/// program's contract.
+fn prepare(directory: &Path) -> (String, String) {
+    let (demo, commands) = Service::demo_with(directory, &["--close-time", "200"]);
+    let token = commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap().to_owned();
+    let (_, programs) = demo.get("/rest/retroshade/list", Some(&token));
+    let contract = programs[0]["contracts"][0].as_str().unwrap().to_owned();
+    let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}/", receiver.local_addr().unwrap());
+    thread::spawn(move || receiver.incoming().flatten().for_each(|it| drop(received(it))));
+    let base = format!("http://{}/rest", demo.address);
+    let arguments = ["--base", &base, "--jwt", &token];
+    let new = ["webhooks", "new", "--contract", &contract, "--endpoint", &endpoint];
+    assert_eq!(run(directory, &[&new[..], &arguments].concat()).code, 0);
+    until("two pages of events and some deliveries", || {
+        let (_, deliveries) =
+            demo.get("/rest/webhooks/1/deliveries?status=delivered", Some(&token));
+        let (_, health) = demo.get("/rest/health", None);
+        let ledgers = health["service_latest_ledger"].as_u64().unwrap_or_default();
+        (deliveries.as_array()?.len() > 5 && ledgers > 40).then_some(())
+    });
+    until("while it follows, the lag has a history", || {
+        let (_, status) = demo.get("/rest/status", None);
+        status["history"]["lag_seconds"].as_array()?.iter().any(Value::is_u64).then_some(())
+    });
+    assert_eq!(demo.stop(Signal::TERM), Some(0));
+    (token, contract)
+}
+
+#[test]
+fn a_browser_shows_what_the_api_says() {
+    let Some(modules) = std::env::var_os("ORRERY_TEST_CHROMIUM") else {
+        println!("skipped: ORRERY_TEST_CHROMIUM names no directory");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let (token, contract) = prepare(directory.path());
+    // Nothing is followed now, so that what is compared stays as it is.
+    let service = Service::start(directory.path(), &["--data-dir", "d", "--network", "local"]);
+    let get = |path: &str| {
+        let (status, answer) = service.get(path, Some(&token));
+        assert_eq!(status, 200, "{path}: {answer}");
+        answer
+    };
+    until("the programs have seen everything", || {
+        let (status, told) = service.get("/rest/retroshade/1/status", Some(&token));
+        let (_, waiting) = service.get("/rest/webhooks/list", Some(&token));
+        let done =
+            told["lag_ledgers"] == 0 && waiting[0]["deliveries_waiting"].as_u64() < Some(1000);
+        (status == 200 && done).then_some(())
+    });
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/clients/status_page.mjs");
+    let base = format!("http://{}/", service.address);
+    let mut node = Command::new("node");
+    let ran = match node.arg(script).arg(modules).args([&base, &token, &contract]).output() {
+        Ok(ran) => ran,
+        Err(error) => {
+            println!("skipped: Node cannot be run: {error}");
+            return;
+        }
+    };
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    if errors.contains("Executable doesn't exist") || errors.contains("ENOENT") {
+        println!("skipped: there is no Chromium: {errors}");
+        return;
+    }
+    assert!(ran.status.success(), "{errors}");
+    let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+
+    let requests = told["requests"].as_array().unwrap();
+    let here = |url: &Value| url.as_str().unwrap().starts_with(&base) || url == "data:,";
+    assert!(requests.len() > 20 && requests.iter().all(here), "{requests:?}");
+    assert_eq!(told["complaints"], json!([]));
+
+    let health = get("/rest/health");
+    let text = told["without_scripts"]["text"].as_str().unwrap();
+    for part in
+        ["up", "Everything works", &health["service_latest_ledger"].to_string(), "retention"]
+    {
+        assert!(text.contains(part), "'{part}' is not in {text}");
+    }
+    assert_eq!(told["without_scripts"]["hidden"], true);
+    assert!(told["without_scripts"]["note"].as_str().unwrap().contains("need scripts"));
+
+    assert_eq!(
+        (&told["health"]["state"], &told["health"]["network"]),
+        (&json!("up"), &json!("local"))
+    );
+    let figures = told["health"]["figures"].as_object().unwrap();
+    assert_eq!(figures.len(), 6);
+    for (name, figure) in figures {
+        assert_eq!(json!([figure]), texts(&[&health[name]]), "{name}");
+    }
+    let components = health["components"].as_object().unwrap().iter().map(|(name, it)| {
+        let said = it.get("reason").or(it.get("detail")).cloned().unwrap_or(json!(""));
+        json!([name, it["status"], said])
+    });
+    assert_eq!(told["health"]["components"], components.collect::<Value>());
+    assert!(told["lag"].as_str().unwrap().contains("No source is followed"));
+
+    let completeness = get("/rest/completeness");
+    let range = &completeness["ranges"][0];
+    let (first, last) =
+        (range["first_ledger"].as_u64().unwrap(), range["last_ledger"].as_u64().unwrap());
+    let row = json!([
+        format!("{first} – {last}"),
+        grouped(&json!(last - first + 1)),
+        "stored",
+        grouped(&range["events"])
+    ]);
+    assert_eq!(told["ranges"], json!([row]));
+
+    let status = get("/rest/status");
+    let ledgers = status["ledgers"].as_array().unwrap();
+    let with_events = ledgers.len();
+    assert_eq!(told["bars"], with_events);
+    let newest = &ledgers[ledgers.len() - 1];
+    let sentence = format!(
+        "Ledger {}, {}: {} event",
+        newest["ledger"],
+        newest["closed_at"].as_str().unwrap(),
+        newest["events"]
+    );
+    assert!(
+        told["density"].as_str().unwrap().contains(&sentence),
+        "{sentence}: {}",
+        told["density"]
+    );
+    let consumers = status["consumers"].as_array().unwrap().iter().map(|it| {
+        let name = it["name"].as_str().unwrap().replace('_', " ");
+        json!([name, "current", grouped(&it["lag_ledgers"]), grouped(&it["lost_ledgers"])])
+    });
+    assert_eq!(told["consumers"], consumers.collect::<Value>());
+    let disk = told["disk"].as_array().unwrap();
+    for (name, value) in [
+        ("Events", grouped(&status["store"]["events"])),
+        ("Transactions", grouped(&status["store"]["transactions"])),
+        (
+            "Version, store format",
+            format!("{}, {}", env!("CARGO_PKG_VERSION"), status["store_format"].as_str().unwrap()),
+        ),
+        ("Protocol", status["protocol_version"].to_string()),
+    ] {
+        assert!(disk.contains(&json!([name, value])), "{name} {value}: {disk:?}");
+    }
+    let locked: Vec<_> = told["locked"].as_array().unwrap().iter().collect();
+    assert!(locked.len() == 4 && locked.iter().all(|it| **it == "Needs a token."), "{locked:?}");
+
+    let program = get("/rest/retroshade/1/status");
+    let row = told["programs"][0].as_array().unwrap();
+    let begin = json!([
+        program["project_name"],
+        "running",
+        grouped(&program["total_executions"]),
+        grouped(&program["total_errors"]),
+        program["avg_execution_ms"].to_string(),
+        "0"
+    ]);
+    assert_eq!(json!(row[..6]), begin);
+    let hook = &get("/rest/webhooks/list")[0];
+    let deliveries = get("/rest/webhooks/1/deliveries?limit=100");
+    let delivered = deliveries.as_array().unwrap().iter().filter(|it| it["status"] == "delivered");
+    let row = &told["webhooks"][0];
+    assert_eq!(json!([row[0], row[1]]), json!([hook["webhook_endpoint"], contract]));
+    assert_eq!(row[3], format!("100 % of {}", delivered.count()));
+
+    assert_eq!(told["newest"], shown(&get("/rest/events/by-ledger?limit=10")));
+    assert_eq!(told["older"], shown(&get("/rest/events/by-ledger?limit=20")));
+    let filled = "AAAADwAAAAZmaWxsZWQAAA%3D%3D";
+    let of_topic = get(&format!("/rest/events/by-contract/{contract}?limit=10&topics={filled}"));
+    assert_eq!(of_topic.as_array().unwrap().len(), 10);
+    assert_eq!(told["of_topic"], shown(&of_topic));
+    assert_eq!(told["of_nobody"], json!([[], "There are no such events."]));
+    assert!(told["nonsense"].as_str().unwrap().contains("is no contract"));
+
+    let query = "select _ledger, count(*) as trades, sum(cost) as cash from market_trade group by _ledger \
+                 order by _ledger limit 300";
+    let url = format!("http://{}/rest/retroshade/query", service.address);
+    let answer = crate::common::client::HTTP.post(url).bearer_auth(&token);
+    let answer: Value = answer.json(&json!({ "query": query })).send().unwrap().json().unwrap();
+    let rows = answer.as_array().unwrap().iter();
+    let rows = rows.map(|it| texts(&[&it["_ledger"], &it["trades"], &it["cash"]]));
+    assert_eq!(told["by_ledger"]["rows"], rows.collect::<Value>());
+    assert_eq!((&told["by_ledger"]["drawn"], &told["by_time"]["drawn"]), (&json!(1), &json!(1)));
+    let hostile = json!([["<img src=x onerror=alert(1)>", "null", "12345678901234567890"]]);
+    assert_eq!((&told["hostile"]["rows"], &told["images"]), (&hostile, &json!(0)));
+    assert_eq!((&told["hostile"]["drawn"], &told["wrong"]["rows"]), (&json!(0), &json!([])));
+    assert!(told["wrong"]["said"].as_str().unwrap().contains("nowhere"), "{}", told["wrong"]);
+
+    assert_eq!(told["wider_than_the_screen"], 0);
+    let kept = &told["kept"];
+    for name in ["local", "session", "databases"] {
+        assert_eq!(kept[name], 0, "{name}");
+    }
+    assert_eq!(
+        (&kept["cookies"], &kept["url"], &kept["field"]),
+        (&json!(""), &json!(base), &json!(""))
+    );
+    assert_eq!((&told["token_in_page"], &told["addresses_with_token"]), (&json!(false), &json!(0)));
+    assert_eq!(told["after"], json!(["Needs a token.", "Needs a token.", "", ""]));
+    assert!(told["refused"].as_str().unwrap().contains("token"), "{}", told["refused"]);
+}

@@ -1,0 +1,125 @@
+//! Three services in a row: a network makes the ledgers of the first, the second follows the first over JSON-RPC, the third
+//! the second. Whoever of them is killed, and whenever, all end with the same ledgers.
+//!
+//! Small: 6 kills; full: 60.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use orrery::control::StatusReport;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
+
+use crate::ALONE;
+use crate::common::process::{Moment, Program};
+use crate::common::size;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const CLOSE_TIME_MS: &str = "60";
+
+/// One of the three: where its ledgers come from, where it listens, and what it keeps.
+struct Member {
+    directory: TempDir,
+    listen: String,
+    /// The member before it; none for the first, which is a network.
+    before: Option<String>,
+    running: Option<Program>,
+}
+
+impl Member {
+    fn new(before: Option<String>) -> Self {
+        // It keeps its address when it is killed, because the next one asks there.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let directory = tempfile::tempdir().unwrap();
+        Self { directory, listen: format!("127.0.0.1:{port}"), before, running: None }
+    }
+
+    fn start(&mut self) {
+        let source = self.before.as_ref().map(|address| format!("rpc:http://{address}/rpc"));
+        let arguments: Vec<&str> = match &source {
+            None => vec!["demo", "--close-time", CLOSE_TIME_MS, "--listen", &self.listen],
+            Some(source) => vec![
+                "serve",
+                "--network",
+                "local",
+                "--source",
+                source,
+                "--start",
+                "oldest",
+                "--listen",
+                &self.listen,
+            ],
+        };
+        let settings = [("ORRERY_LIMITS_REQUESTS_PER_SECOND", "0".to_owned())];
+        self.running = Some(Program::start(self.directory.path(), arguments, &settings));
+    }
+
+    /// Answers from what is stored, and follows nothing.
+    fn rest(&mut self) {
+        drop(self.running.take());
+        let arguments = ["serve", "--no-source", "--listen", &self.listen];
+        self.running = Some(Program::start(self.directory.path(), arguments, &[]));
+    }
+
+    fn kill_at(&mut self, moment: Moment) -> Option<&'static str> {
+        let phase = self.running.as_mut().unwrap().kill_at(moment);
+        self.running = None;
+        self.start();
+        phase
+    }
+
+    fn status(&self) -> Option<StatusReport> {
+        self.running.as_ref()?.status()
+    }
+
+    fn wait(&self, what: &str, condition: impl Fn(&StatusReport) -> bool) -> StatusReport {
+        let begun = Instant::now();
+        loop {
+            match self.status() {
+                Some(status) if condition(&status) => return status,
+                status => {
+                    let errors = self.running.as_ref().map(Program::errors);
+                    assert!(begun.elapsed() < PATIENCE, "{what}: {status:?} {errors:?}");
+                }
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn three_services_in_a_row_end_with_the_same_ledgers() {
+    let _alone = ALONE.lock();
+    let kills = size::choose(6, 60);
+    let mut random = ChaCha8Rng::seed_from_u64(31);
+    let first = Member::new(None);
+    let second = Member::new(Some(first.listen.clone()));
+    let third = Member::new(Some(second.listen.clone()));
+    let mut members = [first, second, third];
+    members.iter_mut().for_each(Member::start);
+    let mut told = Vec::new();
+    for kill in 0..kills {
+        // Each of them as often as the others.
+        let member = kill as usize % members.len();
+        let after = Duration::from_millis(random.random_range(0..400));
+        let moment = match random.random_range(0..3) {
+            0 => Moment::Start(after),
+            1 => Moment::Up(after),
+            _ => Moment::NewLedger(after),
+        };
+        told.push((member, members[member].kill_at(moment)));
+    }
+    // The last of them has caught up with all that.
+    let newest = members[0].wait("ledgers", |it| it.latest_ledger > Some(40)).latest_ledger;
+    members[2].wait("the third follows", |it| it.latest_ledger >= newest);
+    // Now the network makes no more ledgers; what it has is all there is.
+    members[0].rest();
+    let complete = members[0].wait("the first rests", |it| it.latest_ledger >= newest);
+    let [(first, last)] = *complete.ranges else { panic!("{complete:?}") };
+    for member in &members[1..] {
+        let status = member.wait("the others follow", |it| it.latest_ledger >= Some(last));
+        assert_eq!(status.covered, complete.covered);
+    }
+    println!("{} ledgers, killed: {told:?}", last - first + 1);
+}
