@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use orrery::decode::{EventType, EventView, LedgerView, Placement};
-use orrery::domain::{CloseTime, ContractId, EventId, LedgerSeq};
+use orrery::domain::{CloseTime, ContractId, EventId, LedgerSeq, RpcEventId};
 use orrery::store::EventRecord;
 use rusqlite::{CachedStatement, Connection, Result, Row, params};
 use stellar_xdr::{ContractEventBody, DiagnosticEvent, Limits, ReadXdr, ScVal, WriteXdr};
@@ -40,6 +40,10 @@ const INSERT_TRANSACTION: &str = "INSERT OR IGNORE INTO transactions VALUES (?, 
 const INSERT_EVENT: &str = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const BY_CONTRACT: &str = "SELECT id, event_type, event_data, ledger_close_time, transaction_hash
     FROM events WHERE contract_id = ? ORDER BY id DESC LIMIT ?";
+/// As stellar-rpc asks for getEvents with a contract and a first topic: ids from and before, and both conditions.
+const BY_CONTRACT_AND_TOPIC: &str =
+    "SELECT id, event_type, event_data, ledger_close_time, transaction_hash
+    FROM events WHERE id >= ? AND id < ? AND contract_id = ? AND topic1 = ? ORDER BY id LIMIT ?";
 /// Pages of memory for the cache, in KiB when negative: as much as our block cache.
 const CACHE: i32 = -64 * 1024;
 const CONTRACT_EVENT: i64 = 1;
@@ -98,6 +102,26 @@ impl Sqlite {
     ) -> Result<()> {
         let mut select = self.connection.prepare_cached(BY_CONTRACT)?;
         let mut rows = select.query(params![contract.as_bytes(), limit as i64])?;
+        while let Some(row) = rows.next()? {
+            visit_row(row, contract, &mut visit)?;
+        }
+        Ok(())
+    }
+
+    /// Visits the oldest events of a contract with this first topic since a ledger.
+    pub fn by_contract_and_topic(
+        &self,
+        contract: &ContractId,
+        topic: &[u8],
+        from: LedgerSeq,
+        limit: usize,
+        mut visit: impl FnMut(&EventRecord<'_>),
+    ) -> Result<()> {
+        let mut select = self.connection.prepare_cached(BY_CONTRACT_AND_TOPIC)?;
+        let [from, before] =
+            [from.0, u32::MAX].map(|ledger| RpcEventId::new(ledger, 0, 0, 0).to_string());
+        let given = params![from, before, contract.as_bytes(), topic, limit as i64];
+        let mut rows = select.query(given)?;
         while let Some(row) = rows.next()? {
             visit_row(row, contract, &mut visit)?;
         }
@@ -174,6 +198,7 @@ fn visit_row(
             operation: (toid & 0xfff) as u32,
             event_index: index.parse().unwrap_or_default(),
         },
+        operation_begins: None,
         contract: Some(contract.as_bytes()),
         event_type: EventType::Contract,
         topics: &topics,

@@ -30,15 +30,27 @@ pub fn chain(recorded: &Recorded, copies: u64) -> Vec<Vec<u8>> {
 pub fn chain_with(
     recorded: &Recorded,
     copies: u64,
-    mut change: impl FnMut(usize, &mut LedgerCloseMetaV2),
+    change: impl FnMut(usize, &mut LedgerCloseMetaV2),
 ) -> Vec<Vec<u8>> {
+    let mut chain = Vec::with_capacity(recorded.ledgers.len() * copies as usize);
+    each_of_chain(recorded, copies, change, |ledger| chain.push(ledger));
+    chain
+}
+
+/// The same, one after the other, for chains that memory has no room for.
+pub fn each_of_chain(
+    recorded: &Recorded,
+    copies: u64,
+    mut change: impl FnMut(usize, &mut LedgerCloseMetaV2),
+    mut visit: impl FnMut(Vec<u8>),
+) {
     let regulars = regulars(recorded);
     let network = recorded.network.id();
-    let mut chain = Vec::with_capacity(recorded.ledgers.len() * copies as usize);
+    let mut numbers = 0..;
     let mut last: Option<(u32, u64, Hash)> = None;
     for copy in 0..copies {
         let mut variation = Variation::new(&regulars, copy, 0);
-        for ledger in &recorded.ledgers {
+        for (ledger, number) in recorded.ledgers.iter().zip(&mut numbers) {
             let mut ledger = ledger.clone();
             let hashes = vary_envelopes(&mut ledger.tx_set, copy, network);
             edit(&mut ledger.tx_processing, |transactions| {
@@ -47,12 +59,11 @@ pub fn chain_with(
                     vary_events(&mut transaction.tx_apply_processing, &mut variation);
                 }
             });
-            change(chain.len(), &mut ledger);
+            change(number, &mut ledger);
             last = Some(link(&mut ledger, last.take()));
-            chain.push(xdr(&LedgerCloseMeta::V2(ledger)));
+            visit(xdr(&LedgerCloseMeta::V2(ledger)));
         }
     }
-    chain
 }
 
 /// The accounts that act in most of the recorded ledgers.

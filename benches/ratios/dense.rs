@@ -110,7 +110,7 @@ fn stored(
 }
 
 /// An event as the contract of an asset emits it, with accounts and an amount of its own.
-fn transfer(number: u64) -> ContractEvent {
+pub fn transfer(number: u64) -> ContractEvent {
     let account = |part| {
         let key = spread(2 * number + part);
         let account = AccountId(PublicKey::PublicKeyTypeEd25519(Uint256(key)));

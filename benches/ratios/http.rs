@@ -156,7 +156,8 @@ impl Server {
         })
     }
 
-    fn run<F: Future<Output = ()> + Send + 'static>(
+    /// Runs a server of whatever kind.
+    pub fn run<F: Future<Output = ()> + Send + 'static>(
         token: String,
         answered: Arc<Answered>,
         server: impl FnOnce(TcpListener, oneshot::Receiver<()>) -> F,

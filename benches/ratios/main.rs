@@ -21,6 +21,7 @@ mod deposits;
 #[allow(dead_code)]
 #[path = "../../tests/programs/engine_world.rs"]
 mod engine_world;
+mod full_network;
 mod http;
 mod indexing;
 mod ingest;
@@ -43,6 +44,7 @@ mod recorded;
 mod replay;
 mod report;
 mod rows;
+mod rpc;
 mod running;
 mod runs;
 mod sink;
@@ -78,6 +80,9 @@ struct Arguments {
     /// Events in the stores that are compared with SQLite
     #[arg(long, default_value_t = 1_000_000)]
     compared_events: u64,
+    /// Minutes of a network that is full
+    #[arg(long, default_value_t = 1)]
+    minutes: u64,
     /// Where the figures are written
     #[arg(long, default_value = "ratios.json")]
     json: PathBuf,
@@ -133,6 +138,9 @@ fn measure(
     }
     if arguments.wants("dense") {
         dense::run(&public, directory, report)?;
+    }
+    if arguments.wants("full-network") {
+        full_network::run(&public, arguments.minutes, directory, report)?;
     }
     if arguments.wants("lookups") {
         lookups::run(&public, directory, report)?;
@@ -215,6 +223,10 @@ fn queries(
     }
     if arguments.wants("P9") {
         http::against_sqlite(&generator, network, arguments.compared_events, directory, report)?;
+    }
+    if arguments.wants("rpc") {
+        rpc::events(&generator, network, arguments.compared_events, directory, report)?;
+        rpc::transaction(recorded, directory, report)?;
     }
     if !arguments.wants_any(&["P7", "P8", "P11", "P12", "P23", "P24"]) {
         return Ok(());

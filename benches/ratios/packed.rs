@@ -24,13 +24,27 @@ pub fn ledgers(
     events: usize,
     event: impl Fn(u64) -> ContractEvent,
 ) -> Vec<Vec<u8>> {
+    let mut ledgers = Vec::with_capacity(recorded.ledgers.len() * copies as usize);
+    each(recorded, copies, [transactions, events], event, |ledger| ledgers.push(ledger));
+    ledgers
+}
+
+/// The same, one after the other, for more than memory has room for. The numbers are of transactions in a ledger and
+/// of events in a transaction.
+pub fn each(
+    recorded: &Recorded,
+    copies: u64,
+    [transactions, events]: [usize; 2],
+    event: impl Fn(u64) -> ContractEvent,
+    visit: impl FnMut(Vec<u8>),
+) {
     let network = recorded.network.id();
     let models = recorded.ledgers.iter().filter_map(|ledger| smallest(ledger, network));
     let model = models.min_by_key(|it| xdr(&it.result).len());
     let mut model = model.expect("there are calls in the recorded ledgers");
     keep_little(&mut model.result.tx_apply_processing);
     let mut made = 0;
-    amplify::chain_with(recorded, copies, |number, ledger| {
+    let fill = |number: usize, ledger: &mut LedgerCloseMetaV2| {
         let first = (number * transactions) as i64;
         let copies = (first..).take(transactions).map(|number| {
             let (mut envelope, mut hashes) = (model.envelope.clone(), Hashes::new());
@@ -75,7 +89,8 @@ pub fn ledgers(
                 });
             }
         });
-    })
+    };
+    amplify::each_of_chain(recorded, copies, fill, visit);
 }
 
 /// A transaction, and what came of it.

@@ -58,18 +58,42 @@ impl Filled {
 
     /// Draws what to ask for.
     pub fn sample(&self) -> Questions {
+        Questions::of(&self.store)
+    }
+}
+
+/// What to ask for: drawn with the events, so that popular ones come often.
+#[derive(Default)]
+pub struct Questions {
+    pub contracts: Vec<ContractId>,
+    pub transactions: Vec<TxHash>,
+    pub recent_transactions: Vec<TxHash>,
+    /// A topic that names an account or asset, with the contract that emitted it.
+    pub topics: Vec<(ContractId, Vec<u8>)>,
+    /// The first topic of an event, with the contract that emitted it.
+    pub first_topics: Vec<(ContractId, Vec<u8>)>,
+    /// Newest id.
+    pub last: u64,
+}
+
+impl Questions {
+    /// Draws what to ask a store for.
+    pub fn of(store: &Store) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(7);
-        let last = self.store.status().last_event_id.0;
-        let mut questions = Questions::default();
-        let mut draw = |lowest: u64, questions: &mut Questions| {
+        let last = store.status().last_event_id.0;
+        let mut questions = Self::default();
+        let mut draw = |lowest: u64, questions: &mut Self| {
             let mut query = page(1);
             query.page.cursor = Some(EventId(random.random_range(lowest..=last)));
-            let visited = self.store.events(&query, |event| {
+            let visited = store.events(&query, |event| {
                 // Once for each transaction, not once for each event.
                 if event.event_index() == Some(0) {
                     questions.transactions.push(TxHash::from(*event.tx));
                 }
                 questions.contracts.extend(event.contract.map(|id| ContractId(*id)));
+                if let (Some(id), Some(topic)) = (event.contract, event.topics.first()) {
+                    questions.first_topics.push((ContractId(*id), topic.to_vec()));
+                }
                 // Topics with an account or an id of their own are the rare ones.
                 let topic = event.topics.iter().skip(1).max_by_key(|topic| topic.len());
                 if let (Some(id), Some(topic)) = (event.contract, topic) {
@@ -82,7 +106,7 @@ impl Filled {
             draw(2, &mut questions);
         }
         let anywhere = std::mem::take(&mut questions.transactions);
-        let mut recent = Questions::default();
+        let mut recent = Self::default();
         for _ in 0..SAMPLED / 10 {
             draw(last.saturating_sub(RECENT_EVENTS).max(2), &mut recent);
         }
@@ -91,21 +115,7 @@ impl Filled {
         questions.last = last;
         questions
     }
-}
 
-/// What to ask for: drawn with the events, so that popular ones come often.
-#[derive(Default)]
-pub struct Questions {
-    pub contracts: Vec<ContractId>,
-    pub transactions: Vec<TxHash>,
-    pub recent_transactions: Vec<TxHash>,
-    /// A topic that names an account or asset, with the contract that emitted it.
-    pub topics: Vec<(ContractId, Vec<u8>)>,
-    /// Newest id.
-    pub last: u64,
-}
-
-impl Questions {
     /// Contracts, each as often as any other.
     pub fn distinct_contracts(&self) -> Vec<ContractId> {
         let mut distinct = self.contracts.clone();

@@ -11,11 +11,10 @@
 //! [`Generation`] that was read before its first row, and in no other, so none outlives what it says;
 //! it takes its place until the same question is asked again, or others need the room.
 
-use quick_cache::sync::Cache;
-use quick_cache::{Equivalent, Weighter};
+use quick_cache::Equivalent;
 
 use super::answer::Finished;
-use crate::store::Generation;
+use crate::store::{Generation, Kept};
 
 /// Bytes of answers that are kept.
 const CAPACITY: u64 = 32 << 20;
@@ -55,22 +54,7 @@ impl From<&Question<&str>> for OwnQuestion {
 }
 
 /// The answers that are kept.
-pub(super) struct Answers(Cache<OwnQuestion, Kept, Weight>);
-
-#[derive(Clone)]
-struct Kept {
-    generation: Generation,
-    answer: Finished,
-}
-
-#[derive(Clone)]
-struct Weight;
-
-impl Weighter<OwnQuestion, Kept> for Weight {
-    fn weight(&self, question: &OwnQuestion, kept: &Kept) -> u64 {
-        weight(&question.path, &question.query, &kept.answer)
-    }
-}
+pub(super) struct Answers(Kept<OwnQuestion, Finished>);
 
 fn weight(path: &str, query: &str, answer: &Finished) -> u64 {
     ENTRY + (path.len() + query.len() + answer.body.len()) as u64
@@ -78,7 +62,7 @@ fn weight(path: &str, query: &str, answer: &Finished) -> u64 {
 
 impl Answers {
     pub(super) fn new() -> Self {
-        Self(Cache::with_weighter((CAPACITY / USUAL_ANSWER) as usize, CAPACITY, Weight))
+        Self(Kept::new(CAPACITY, USUAL_ANSWER, LARGEST))
     }
 
     /// The answer to a question, if it was given in this generation and kept.
@@ -87,8 +71,7 @@ impl Answers {
         question: &Question<&str>,
         generation: Generation,
     ) -> Option<Finished> {
-        let kept = self.0.get(question)?;
-        (kept.generation == generation).then_some(kept.answer)
+        self.0.get(question, generation)
     }
 
     /// Keeps an answer to a question, all of which was read after `generation` had been asked for.
@@ -98,9 +81,8 @@ impl Answers {
         generation: Generation,
         answer: &Finished,
     ) {
-        if weight(question.path, question.query, answer) <= LARGEST {
-            self.0.insert(question.into(), Kept { generation, answer: answer.clone() });
-        }
+        let weight = weight(question.path, question.query, answer);
+        self.0.keep(question, generation, weight, answer);
     }
 }
 

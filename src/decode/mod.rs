@@ -12,6 +12,7 @@ mod contracts;
 mod envelope;
 mod error;
 mod events;
+mod held_events;
 mod ledger;
 mod matching;
 mod meta;
@@ -26,6 +27,7 @@ pub use changes::{
     changed_entries, ledger_changes, transaction_changes,
 };
 pub use error::DecodeError;
+pub use held_events::HeldEvents;
 pub use view::{
     EventType, EventView, HeaderView, LedgerView, MuxedAccountView, Placement, TransactionView,
 };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Params, RpcError};
+use super::{Json, Params, RpcError};
 
 /// What a body holds.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Call<'a> {
 #[derive(Debug)]
 pub enum Reply {
     /// What it asked for.
-    Result(Box<RawValue>),
+    Result(Json),
     /// Why it has no result.
     Error(RpcError),
     /// Why it has no result, in the words of another server.
@@ -38,19 +38,11 @@ pub enum Reply {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct Failure<'a> {
     jsonrpc: &'static str,
     /// `null` where it is not known.
     id: Option<&'a RawValue>,
-    #[serde(flatten)]
-    content: Content<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Content<'a> {
-    Result(&'a RawValue),
-    Error(Error<'a>),
+    error: Error<'a>,
 }
 
 #[derive(Serialize)]
@@ -127,12 +119,17 @@ pub fn answer_to_nobody(error: RpcError) -> Result<Vec<u8>, RpcError> {
 }
 
 fn spell(id: Option<&RawValue>, reply: &Reply) -> Result<Vec<u8>, RpcError> {
-    let content = match reply {
-        Reply::Result(result) => Content::Result(result),
-        Reply::Error(error) => Content::Error(Error::Own(error)),
-        Reply::OthersError(error) => Content::Error(Error::Others(error)),
+    let error = match reply {
+        // It may be long, and is JSON already.
+        Reply::Result(result) => {
+            let id = id.map_or("null", RawValue::get);
+            let parts = [r#"{"jsonrpc":"2.0","id":"#, id, r#","result":"#, result.get(), "}"];
+            return Ok(parts.concat().into_bytes());
+        }
+        Reply::Error(error) => Error::Own(error),
+        Reply::OthersError(error) => Error::Others(error),
     };
-    Ok(serde_json::to_vec(&Answer { jsonrpc: "2.0", id, content })?)
+    Ok(serde_json::to_vec(&Failure { jsonrpc: "2.0", id, error })?)
 }
 
 type Members<'a> = BTreeMap<String, &'a RawValue>;

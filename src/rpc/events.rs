@@ -1,16 +1,16 @@
 //! `getEvents`.
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use stellar_xdr::ScVal;
 
 use super::found::{End, Events, Found, Selection, TopicCount, Wanted};
+use super::json::Writer;
 use super::params::{Pagination, XdrFormat};
 use super::range::{Needed, Range};
-use super::{Allowed, Outcome, Params, Rpc, RpcError, result, xdr};
+use super::{Allowed, Outcome, Params, Rpc, RpcError, xdr};
 use crate::decode::EventType;
 use crate::domain::{
-    CloseTime, ContractId, Direction, LedgerRange, LedgerSeq, RpcEventId, scval_xdr,
+    CloseTime, ContractId, Direction, LedgerRange, LedgerSeq, RpcEventId, TxHash, scval_xdr,
 };
 
 /// Events of a page unless it says otherwise.
@@ -48,10 +48,10 @@ struct Filter {
     topics: Option<Vec<Vec<String>>>,
 }
 
+/// What is said beside the events.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
-    events: Vec<Event>,
     cursor: String,
     latest_ledger: u32,
     oldest_ledger: u32,
@@ -59,77 +59,77 @@ struct Answer {
     oldest_ledger_close_time: String,
 }
 
-/// An event as it is shown.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Event {
-    #[serde(rename = "type")]
-    event_type: &'static str,
-    ledger: u32,
-    ledger_closed_at: String,
-    contract_id: String,
-    id: String,
-    operation_index: u32,
-    transaction_index: u32,
-    tx_hash: String,
-    /// Announced to go; the Python client before version 16 needs it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    in_successful_contract_call: Option<bool>,
-    #[serde(flatten)]
-    content: Content,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Content {
-    Base64 {
-        topic: Vec<String>,
-        value: String,
-    },
-    #[serde(rename_all = "camelCase")]
-    Json {
-        topic_json: Vec<Box<RawValue>>,
-        value_json: Box<RawValue>,
-    },
-}
-
-impl Event {
-    /// An event, with the name of its transaction's success where that is shown.
-    pub(super) fn of(
-        found: &Found,
-        format: XdrFormat,
-        shows_success: bool,
-    ) -> Result<Self, RpcError> {
-        let content = match format {
-            XdrFormat::Base64 => Content::Base64 {
-                topic: found.topics.iter().map(|topic| xdr::base64(topic)).collect(),
-                value: xdr::base64(&found.data),
-            },
-            XdrFormat::Json => Content::Json {
-                topic_json: found
-                    .topics
-                    .iter()
-                    .map(|topic| xdr::json::<ScVal>(topic))
-                    .collect::<Result<_, _>>()?,
-                value_json: xdr::json::<ScVal>(&found.data)?,
-            },
-        };
-        Ok(Self {
-            event_type: match found.event_type {
-                EventType::Contract => "contract",
-                EventType::System => "system",
-            },
-            ledger: found.ledger.0,
-            ledger_closed_at: CloseTime::Seconds(found.closed_at).to_string(),
-            contract_id: found.contract.map(|id| ContractId(id).to_string()).unwrap_or_default(),
-            id: found.id.to_string(),
-            operation_index: found.id.operation(),
-            transaction_index: found.id.transaction(),
-            tx_hash: crate::domain::TxHash::from(found.tx).to_string(),
-            in_successful_contract_call: shows_success.then_some(found.successful),
-            content,
-        })
+/// Writes the member `events`, with the success of each one's transaction where that is shown.
+///
+/// # Errors
+/// When stored XDR cannot be read.
+pub(super) fn write_all(
+    events: &[Found],
+    format: XdrFormat,
+    shows_success: bool,
+    to: &mut Writer,
+) -> Result<(), RpcError> {
+    to.name("events");
+    to.open('[');
+    // Mostly they are all of one contract.
+    let mut contract = (None, String::new());
+    for event in events {
+        if contract.0 != event.contract {
+            let name = event.contract.map(|id| ContractId(id).to_string()).unwrap_or_default();
+            contract = (event.contract, name);
+        }
+        write(event, &contract.1, format, shows_success, to)?;
     }
+    to.close(']');
+    Ok(())
+}
+
+fn write(
+    event: &Found,
+    contract: &str,
+    format: XdrFormat,
+    shows_success: bool,
+    to: &mut Writer,
+) -> Result<(), RpcError> {
+    to.open('{');
+    to.name("type");
+    to.plain(match event.event_type {
+        EventType::Contract => "contract",
+        EventType::System => "system",
+    });
+    to.name("ledger");
+    to.bare(event.ledger);
+    to.name("ledgerClosedAt");
+    to.plain(CloseTime::Seconds(event.closed_at));
+    to.name("contractId");
+    to.plain(contract);
+    to.name("id");
+    to.plain(event.id);
+    to.name("operationIndex");
+    to.bare(event.id.operation());
+    to.name("transactionIndex");
+    to.bare(event.id.transaction());
+    to.name("txHash");
+    to.plain(TxHash::from(event.tx));
+    if shows_success {
+        // Announced to go; the Python client before version 16 needs it.
+        to.name("inSuccessfulContractCall");
+        to.bare(event.successful);
+    }
+    let (topic, value) = match format {
+        XdrFormat::Base64 => ("topic", "value"),
+        XdrFormat::Json => ("topicJson", "valueJson"),
+    };
+    to.name(topic);
+    to.open('[');
+    for topic in event.topics() {
+        xdr::write::<ScVal>(topic, format, to)?;
+    }
+    to.close(']');
+    to.name(value);
+    xdr::write::<ScVal>(event.data(), format, to)?;
+    to.close('}');
+    Ok(())
 }
 
 /// What is asked for, once it is understood.
@@ -146,6 +146,10 @@ struct Question {
 impl Rpc {
     pub(super) fn get_events(&self, params: Params<'_>, allowed: Allowed<'_>) -> Outcome {
         let question = Question::read(params.read()?)?;
+        xdr::with_stack_for(question.format, || self.answer_with_events(question, allowed))
+    }
+
+    fn answer_with_events(&self, question: Question, allowed: Allowed<'_>) -> Outcome {
         let range = self.range(Needed::Events)?;
         let Question { selections, cursor, start, end, limit, format } = question;
         if !range.contains(start.0.into()) {
@@ -176,15 +180,18 @@ impl Rpc {
             (End::Behind(id), _) => id,
             (End::Full | End::All, _) => RpcEventId::end_of(LedgerSeq(last)),
         };
-        let shown = events.iter().map(|event| Event::of(event, format, true));
-        result(&Answer {
-            events: shown.collect::<Result<_, _>>()?,
+        let mut answer = Writer::with_room_for(events.iter().map(Found::size).sum());
+        answer.open('{');
+        write_all(&events, format, true, &mut answer)?;
+        answer.members_of(&Answer {
             cursor: cursor.to_string(),
             latest_ledger: range.latest.0,
             oldest_ledger: range.oldest.0,
             latest_ledger_close_time: range.latest_closed_at.to_string(),
             oldest_ledger_close_time: range.oldest_closed_at.to_string(),
-        })
+        })?;
+        answer.close('}');
+        Ok(answer.finish().lasting())
     }
 }
 

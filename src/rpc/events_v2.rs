@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stellar_xdr::{Limits, ScVal, WriteXdr};
 
-use super::events::{Event, MOST_LEDGERS};
+use super::events::{self, MOST_LEDGERS};
 use super::events_cursor::{Filter, Scan};
-use super::found::{End, Events, Selection, TopicCount, Wanted};
+use super::found::{End, Events, Found, Selection, TopicCount, Wanted};
+use super::json::Writer;
 use super::params::XdrFormat;
 use super::range::{Needed, Range};
-use super::{Allowed, Outcome, Params, Rpc, RpcError, result};
+use super::{Allowed, Outcome, Params, Rpc, RpcError, xdr};
 use crate::decode::EventType;
 use crate::domain::{ContractId, Direction, LedgerRange, RpcEventId, scval_xdr};
 
@@ -54,7 +55,6 @@ struct FilterRequest {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
-    events: Vec<Event>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
     scan_status: ScanStatus,
@@ -145,7 +145,7 @@ impl Rpc {
             (None, None) => return Err(invalid("minLedger is required for ascending order")),
         };
         // At most 1,000, checked above.
-        self.scan(scan, limit as usize, format, &range, allowed)
+        xdr::with_stack_for(format, || self.scan(scan, limit as usize, format, &range, allowed))
     }
 
     /// The next page of a scan.
@@ -199,15 +199,18 @@ impl Rpc {
             }
             events = found;
         }
-        let shown = events.iter().map(|event| Event::of(event, format, false));
-        result(&Answer {
-            events: shown.collect::<Result<_, _>>()?,
+        let mut answer = Writer::with_room_for(events.iter().map(Found::size).sum());
+        answer.open('{');
+        events::write_all(&events, format, false, &mut answer)?;
+        answer.members_of(&Answer {
             cursor: (status != ScanStatus::Complete).then(|| scan.to_cursor()),
             scan_status: status,
             scanned_ledger: scan.scanned_ledger(),
             oldest_ledger: oldest,
             latest_ledger: latest,
-        })
+        })?;
+        answer.close('}');
+        Ok(answer.finish().lasting())
     }
 }
 

@@ -89,8 +89,10 @@ pub(super) struct Found {
     pub event_type: EventType,
     /// Whether its transaction succeeded.
     pub successful: bool,
-    pub topics: Vec<Vec<u8>>,
-    pub data: Vec<u8>,
+    /// XDR of the topics and of the data, one behind the other.
+    xdr: Vec<u8>,
+    /// Where each topic ends in it.
+    topic_ends: Vec<u32>,
 }
 
 /// A page of events.
@@ -179,10 +181,44 @@ impl Gathered<'_> {
 }
 
 impl Found {
+    /// An event with its number.
+    pub(super) fn new(event: &EventRecord<'_>, id: RpcEventId, successful: bool) -> Self {
+        let length = event.topics.iter().map(|topic| topic.len()).sum::<usize>() + event.data.len();
+        let mut xdr = Vec::with_capacity(length);
+        let mut topic_ends = Vec::with_capacity(event.topics.len());
+        for topic in event.topics {
+            xdr.extend_from_slice(topic);
+            // An event is smaller than a ledger, whose length is a number of 32 bits.
+            topic_ends.push(xdr.len() as u32);
+        }
+        xdr.extend_from_slice(event.data);
+        Self {
+            id,
+            ledger: event.ledger,
+            closed_at: event.closed_at.seconds(),
+            tx: *event.tx,
+            contract: event.contract.copied(),
+            event_type: event.event_type,
+            successful,
+            xdr,
+            topic_ends,
+        }
+    }
+
+    /// XDR `ScVal` of each topic.
+    pub(super) fn topics(&self) -> impl Iterator<Item = &[u8]> {
+        let begins = std::iter::once(&0).chain(&self.topic_ends);
+        begins.zip(&self.topic_ends).map(|(from, to)| &self.xdr[*from as usize..*to as usize])
+    }
+
+    /// XDR `ScVal` of the data.
+    pub(super) fn data(&self) -> &[u8] {
+        &self.xdr[self.topic_ends.last().map_or(0, |end| *end as usize)..]
+    }
+
     /// About as many bytes as it takes in an answer, in base64.
-    fn size(&self) -> usize {
-        let xdr = self.topics.iter().map(Vec::len).sum::<usize>() + self.data.len();
-        500 + xdr * 4 / 3
+    pub(super) fn size(&self) -> usize {
+        500 + self.xdr.len() * 4 / 3
     }
 }
 

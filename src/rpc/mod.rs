@@ -12,9 +12,11 @@ mod fee_stats;
 mod forward;
 mod found;
 mod info;
+mod json;
 mod ledgers;
 mod live;
 mod numbers;
+mod outcomes;
 mod params;
 mod range;
 mod transaction_hashes;
@@ -25,10 +27,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
 pub use error::{Code, RpcError};
 pub use forward::{Forwarding, LONGEST_ANSWER, Upstream};
+pub use json::Json;
 pub use live::{
     Authorisation, FoundEntries, LiveEntry, LiveNetwork, Node, Simulation, Submitted,
     SubmittedStatus,
@@ -39,6 +42,7 @@ pub use transaction_hashes::TransactionHashes;
 use crate::decode::DecodeError;
 use crate::domain::LedgerSeq;
 use crate::store::{Bounds, IndexedAs, Store};
+use outcomes::{Called, Outcomes};
 
 /// Bytes after which a page of ledgers or transactions ends: Stellar's command line takes no longer answers than 10 MiB.
 const MOST_ANSWERED: usize = 8 << 20;
@@ -53,6 +57,7 @@ pub struct Rpc {
     live: Option<Arc<dyn LiveNetwork>>,
     node: Option<Arc<dyn Node>>,
     fees: fee_stats::KnownFees,
+    outcomes: Outcomes,
 }
 
 /// What the operator may choose.
@@ -95,7 +100,7 @@ impl Allowed<'_> {
 }
 
 /// What comes of a call.
-pub type Outcome = Result<Box<RawValue>, RpcError>;
+pub type Outcome = Result<Json, RpcError>;
 
 type Method = fn(&Rpc, Params<'_>, Allowed<'_>) -> Outcome;
 
@@ -115,6 +120,9 @@ const METHODS: &[(&str, Method)] = &[
     ("queryEvents", Rpc::get_events_v2),
 ];
 
+/// Those that see themselves to a stack for values that nest deeply, where they read any.
+const WITHOUT_STACK: &[&str] = &["getEvents", "getEventsV2", "queryEvents", "getTransaction"];
+
 impl Rpc {
     /// Answers from a store.
     pub fn new(
@@ -124,7 +132,8 @@ impl Rpc {
     ) -> Self {
         let (upstream, live, node) = (None, None, None);
         let fees = fee_stats::KnownFees::default();
-        Self { store, settings, clock, upstream, live, node, fees }
+        let outcomes = Outcomes::default();
+        Self { store, settings, clock, upstream, live, node, fees, outcomes }
     }
 
     /// With a server to which calls are handed on that need the state of the ledger.
@@ -151,11 +160,25 @@ impl Rpc {
     /// What the caller is told.
     pub fn call(&self, method: &str, params: Params<'_>, allowed: Allowed<'_>) -> Outcome {
         let live = live::METHODS.iter().filter(|_| self.live.is_some());
-        match METHODS.iter().chain(live).find(|(name, _)| *name == method) {
+        let called = Called { method, params: params.0.map_or("", RawValue::get) };
+        let now = self.store.generation();
+        if let Some(kept) = now.and_then(|now| self.outcomes.get(called, now))
+            && (allowed.goes_on)(kept.get().len()).is_continue()
+        {
+            return Ok(kept);
+        }
+        let outcome = match METHODS.iter().chain(live).find(|(name, _)| *name == method) {
+            Some((_, answer)) if WITHOUT_STACK.contains(&method) => answer(self, params, allowed),
             // One for the whole call: a new one for each value would cost more than reading it.
             Some((_, answer)) => xdr::with_stack(|| answer(self, params, allowed)),
             None => Err(RpcError::method_not_found(method)),
+        };
+        if let (Some(generation), Ok(result)) = (now, &outcome)
+            && result.lasts()
+        {
+            self.outcomes.keep(called, generation, result);
         }
+        outcome
     }
 }
 
@@ -167,5 +190,5 @@ fn not_readable(ledger: LedgerSeq, error: &DecodeError) -> RpcError {
 
 /// A result as it is sent.
 fn result(of: &impl Serialize) -> Outcome {
-    Ok(to_raw_value(of)?)
+    Json::of(of)
 }

@@ -37,27 +37,58 @@ impl<'s> Numbers<'s> {
     /// An event with its number.
     pub(super) fn found(&mut self, event: &EventRecord<'_>) -> Result<Found, RpcError> {
         let Numbered { id, successful } = self.number(event)?;
-        Ok(Found {
-            id,
-            ledger: event.ledger,
-            closed_at: event.closed_at.seconds(),
-            tx: *event.tx,
-            contract: event.contract.copied(),
-            event_type: event.event_type,
-            successful,
-            topics: event.topics.iter().map(|topic| topic.to_vec()).collect(),
-            data: event.data.to_vec(),
-        })
+        Ok(Found::new(event, id, successful))
     }
 
     fn number(&mut self, event: &EventRecord<'_>) -> Result<Numbered, RpcError> {
-        // Events of a transaction are counted through its operations, those of Stellar RPC in each anew: in the first
-        // one, the only one of a smart-contract transaction, it is the same. Failed operations have none.
-        if let Placement::Operation { operation: 0, event_index } = event.placement {
-            let id = RpcEventId::new(event.ledger.0, event.application_order, 0, event_index);
+        // Events of a transaction are counted through its operations, those of Stellar RPC in each anew. Failed
+        // operations have none.
+        if let Placement::Operation { operation, event_index } = event.placement
+            && let Some(begins) = self.operation_begins(event)?
+        {
+            let index = event_index - begins.min(event_index);
+            let order = event.application_order;
+            let id = RpcEventId::new(event.ledger.0, order, operation, index);
             return Ok(Numbered { id, successful: true });
         }
         self.numbered(event.ledger, event.id)
+    }
+
+    /// Index in its transaction of the first event of an event's operation, where stored events tell.
+    fn operation_begins(&self, event: &EventRecord<'_>) -> Result<Option<u32>, RpcError> {
+        if event.operation_begins.is_some() {
+            return Ok(event.operation_begins);
+        }
+        // Further back than the block that the event was read from: the event before knows, if it is of the same
+        // operation, or else is the last of the one before.
+        let Some((operation, index)) = event.op_index().zip(event.event_index()) else {
+            return Ok(None);
+        };
+        let (mut begins, mut after) = (None, index);
+        let page = Page {
+            direction: Direction::NewestFirst,
+            cursor: Some(event.id),
+            offset: 0,
+            limit: usize::MAX,
+        };
+        let ledgers = Some(LedgerRange { first: event.ledger, last: event.ledger });
+        let query =
+            EventQuery { ledgers, contracts: Vec::new(), topics: TopicFilter::default(), page };
+        self.rpc.store.events_within(&query, Bounds::NONE, |before| {
+            let is_neighbour = before.tx == event.tx
+                && before.event_index().is_some_and(|index| index + 1 == after);
+            if is_neighbour && before.op_index() == Some(operation) {
+                after -= 1;
+                begins = before.operation_begins;
+                return match begins {
+                    Some(_) => ControlFlow::Break(()),
+                    None => ControlFlow::Continue(()),
+                };
+            }
+            begins = is_neighbour.then_some(after);
+            ControlFlow::Break(())
+        })?;
+        Ok(begins)
     }
 
     /// The number of a stored event.

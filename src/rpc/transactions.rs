@@ -3,28 +3,29 @@
 use std::ops::ControlFlow;
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 use stellar_xdr::{
-    ContractEvent, DiagnosticEvent, Limits, TransactionEnvelope, TransactionEvent, TransactionMeta,
-    TransactionResult, WriteXdr,
+    ContractEvent, DiagnosticEvent, ReadXdr, TransactionEnvelope, TransactionEvent,
+    TransactionMeta, TransactionResult,
 };
 
+use super::json::Writer;
 use super::ledgers::{Which, no_metadata};
 use super::params::{FromLedger, XdrFormat};
 use super::range::Needed;
-use super::{Allowed, MOST_ANSWERED, Outcome, Params, Rpc, RpcError, result, xdr};
-use crate::decode::{LedgerView, TransactionView};
-use crate::domain::{RpcEventId, TxHash};
+use super::{Allowed, MOST_ANSWERED, Outcome, Params, Rpc, RpcError, not_readable, xdr};
+use crate::decode::{HeldEvents, LedgerView, TransactionView};
+use crate::domain::{LedgerSeq, RpcEventId, TxHash};
+use crate::store::TransactionRecord;
 
 /// Newest ledgers that are looked through for a transaction when nothing is known of them yet.
 pub(super) const MOST_UNSEEN: u64 = 16;
 /// Hexadecimal digits of a hash.
 const HASH_DIGITS: usize = 64;
 
+/// What is said beside a list.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Page {
-    transactions: Vec<Listed>,
     latest_ledger: u32,
     latest_ledger_close_timestamp: u64,
     oldest_ledger: u32,
@@ -32,16 +33,7 @@ struct Page {
     cursor: String,
 }
 
-/// A transaction in a list, where the time is a number.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Listed {
-    #[serde(flatten)]
-    transaction: Transaction,
-    created_at: u64,
-}
-
-/// A transaction by itself, where the time is text.
+/// What is said beside one transaction; times are text there.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Single {
@@ -49,212 +41,129 @@ struct Single {
     latest_ledger_close_time: String,
     oldest_ledger: u32,
     oldest_ledger_close_time: String,
-    #[serde(flatten)]
-    transaction: Transaction,
     created_at: String,
 }
 
+/// What is said of a transaction that is not stored.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Transaction {
+struct NotFound<'a> {
     status: &'static str,
-    tx_hash: String,
+    tx_hash: &'a str,
     application_order: u32,
     fee_bump: bool,
-    #[serde(flatten)]
-    parts: Option<Parts>,
-    events: Events,
+    events: Empty,
     ledger: u32,
-    #[serde(skip)]
-    closed_at: u64,
-    /// About as many bytes as it takes in an answer.
-    #[serde(skip)]
-    size: usize,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Parts {
-    #[serde(rename_all = "camelCase")]
-    Base64 {
-        envelope_xdr: String,
-        result_xdr: String,
-        result_meta_xdr: String,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        diagnostic_events_xdr: Vec<String>,
-    },
-    #[serde(rename_all = "camelCase")]
-    Json {
-        envelope_json: Box<RawValue>,
-        result_json: Box<RawValue>,
-        result_meta_json: Box<RawValue>,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        diagnostic_events_json: Vec<Box<RawValue>>,
-    },
 }
 
 #[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Events {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    transaction_events_xdr: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    contract_events_xdr: Vec<Vec<String>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    transaction_events_json: Vec<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    contract_events_json: Vec<Vec<Box<RawValue>>>,
+struct Empty {}
+
+/// A transaction as it is stored, whether by itself or in its ledger.
+struct Stored<'a> {
+    hash: TxHash,
+    application_order: u32,
+    fee_bump: bool,
+    successful: bool,
+    ledger: LedgerSeq,
+    /// UNIX seconds.
+    closed_at: u64,
+    envelope: &'a [u8],
+    result: &'a [u8],
+    meta: &'a [u8],
 }
 
-impl Parts {
-    /// About as many bytes as they take in an answer.
-    fn size(&self) -> usize {
-        match self {
-            Self::Base64 { envelope_xdr, result_xdr, result_meta_xdr, diagnostic_events_xdr } => {
-                let [envelope, result, meta] = [envelope_xdr, result_xdr, result_meta_xdr];
-                envelope.len() + result.len() + meta.len() + size_of_texts(diagnostic_events_xdr)
-            }
-            Self::Json { envelope_json, result_json, result_meta_json, diagnostic_events_json } => {
-                let parts = [envelope_json, result_json, result_meta_json].into_iter();
-                size_of_values(parts.chain(diagnostic_events_json))
-            }
-        }
-    }
-}
-
-impl Events {
-    /// About as many bytes as they take in an answer.
-    fn size(&self) -> usize {
-        size_of_texts(&self.transaction_events_xdr)
-            + size_of_texts(self.contract_events_xdr.iter().flatten())
-            + size_of_values(&self.transaction_events_json)
-            + size_of_values(self.contract_events_json.iter().flatten())
-            // What is around lists that may be empty.
-            + 3 * (self.contract_events_xdr.len() + self.contract_events_json.len())
-    }
-}
-
-/// With quotation marks and a comma.
-fn size_of_texts<'a>(texts: impl IntoIterator<Item = &'a String>) -> usize {
-    texts.into_iter().map(|text| text.len() + 3).sum()
-}
-
-/// With a comma.
-fn size_of_values<'a>(values: impl IntoIterator<Item = &'a Box<RawValue>>) -> usize {
-    values.into_iter().map(|value| value.get().len() + 1).sum()
-}
-
-/// Events as a transaction's metadata holds them.
-#[derive(Default)]
-struct Held<'a> {
-    of_transaction: &'a [TransactionEvent],
-    /// One list for each operation; one in all before protocol 23.
-    of_operations: Vec<&'a [ContractEvent]>,
-    diagnostic: &'a [DiagnosticEvent],
-}
-
-impl<'a> Held<'a> {
-    fn of(meta: &'a TransactionMeta, successful: bool) -> Self {
-        let mut held = match meta {
-            TransactionMeta::V3(meta) => match &meta.soroban_meta {
-                Some(soroban) => Self {
-                    of_operations: vec![&soroban.events],
-                    diagnostic: &soroban.diagnostic_events,
-                    ..Self::default()
-                },
-                None => Self::default(),
-            },
-            TransactionMeta::V4(meta) => Self {
-                of_transaction: &meta.events,
-                of_operations: meta.operations.iter().map(|it| it.events.as_slice()).collect(),
-                diagnostic: &meta.diagnostic_events,
-            },
-            _ => Self::default(),
-        };
-        if !successful {
-            held.of_operations.clear();
-        }
-        held
-    }
-}
-
-impl Transaction {
-    fn of(
-        ledger: &LedgerView<'_>,
-        transaction: &TransactionView<'_>,
-        format: XdrFormat,
-    ) -> Result<Self, RpcError> {
-        let (parts, events) = xdr::read(transaction.meta, |meta: &TransactionMeta| {
-            let held = Held::of(meta, transaction.successful);
-            match format {
-                XdrFormat::Base64 => in_base64(transaction, &held),
-                XdrFormat::Json => in_json(transaction, &held),
-            }
-        })?;
-        let size = 500 + parts.size() + events.size();
-        Ok(Self {
-            status: if transaction.successful { "SUCCESS" } else { "FAILED" },
-            tx_hash: transaction.hash.to_string(),
+impl<'a> Stored<'a> {
+    fn in_ledger(ledger: &LedgerView<'a>, transaction: &TransactionView<'a>) -> Self {
+        Self {
+            hash: transaction.hash,
             application_order: transaction.application_order,
             fee_bump: transaction.inner_hash.is_some(),
-            parts: Some(parts),
-            events,
-            ledger: ledger.header.sequence.0,
+            successful: transaction.successful,
+            ledger: ledger.header.sequence,
             closed_at: ledger.header.close_time,
-            size,
-        })
+            envelope: transaction.envelope,
+            result: transaction.result,
+            meta: transaction.meta,
+        }
+    }
+
+    fn by_itself(record: &TransactionRecord<'a>) -> Self {
+        Self {
+            hash: TxHash::from(*record.tx),
+            application_order: record.position.application_order,
+            fee_bump: record.inner_tx.is_some(),
+            successful: record.successful,
+            ledger: record.position.ledger,
+            closed_at: record.closed_at.seconds(),
+            envelope: record.envelope,
+            result: record.result,
+            meta: record.meta,
+        }
     }
 }
 
-fn in_base64(
-    transaction: &TransactionView<'_>,
-    held: &Held<'_>,
-) -> Result<(Parts, Events), RpcError> {
-    let parts = Parts::Base64 {
-        envelope_xdr: xdr::base64(transaction.envelope),
-        result_xdr: xdr::base64(transaction.result),
-        result_meta_xdr: xdr::base64(transaction.meta),
-        diagnostic_events_xdr: spelled(held.diagnostic)?,
-    };
-    let of_operations = held.of_operations.iter().map(|events| spelled(events));
-    let events = Events {
-        transaction_events_xdr: spelled(held.of_transaction)?,
-        contract_events_xdr: of_operations.collect::<Result<_, _>>()?,
-        ..Events::default()
-    };
-    Ok((parts, events))
+impl Stored<'_> {
+    /// Writes the members of the transaction but for its time, with the hash as it is given.
+    ///
+    /// # Errors
+    /// When stored XDR cannot be read.
+    fn write(&self, hash: &str, format: XdrFormat, to: &mut Writer) -> Result<(), RpcError> {
+        let held = HeldEvents::of(self.meta).map_err(|error| not_readable(self.ledger, &error))?;
+        let ending = match format {
+            XdrFormat::Base64 => "Xdr",
+            XdrFormat::Json => "Json",
+        };
+        let named = |to: &mut Writer, name: &str| to.name(&format!("{name}{ending}"));
+        to.name("status");
+        to.plain(if self.successful { "SUCCESS" } else { "FAILED" });
+        to.name("txHash");
+        to.plain(hash);
+        to.name("applicationOrder");
+        to.bare(self.application_order);
+        to.name("feeBump");
+        to.bare(self.fee_bump);
+        named(to, "envelope");
+        xdr::write::<TransactionEnvelope>(self.envelope, format, to)?;
+        named(to, "result");
+        xdr::write::<TransactionResult>(self.result, format, to)?;
+        named(to, "resultMeta");
+        xdr::write::<TransactionMeta>(self.meta, format, to)?;
+        if !held.diagnostic.is_empty() {
+            named(to, "diagnosticEvents");
+            write_list::<DiagnosticEvent>(&held.diagnostic, format, to)?;
+        }
+        to.name("events");
+        to.open('{');
+        if !held.of_transaction.is_empty() {
+            named(to, "transactionEvents");
+            write_list::<TransactionEvent>(&held.of_transaction, format, to)?;
+        }
+        // Those of operations that failed are in the metadata before protocol 23.
+        if self.successful && !held.of_operations.is_empty() {
+            named(to, "contractEvents");
+            to.open('[');
+            for events in &held.of_operations {
+                write_list::<ContractEvent>(events, format, to)?;
+            }
+            to.close(']');
+        }
+        to.close('}');
+        to.name("ledger");
+        to.bare(self.ledger);
+        Ok(())
+    }
 }
 
-fn in_json(
-    transaction: &TransactionView<'_>,
-    held: &Held<'_>,
-) -> Result<(Parts, Events), RpcError> {
-    let parts = Parts::Json {
-        envelope_json: xdr::json::<TransactionEnvelope>(transaction.envelope)?,
-        result_json: xdr::json::<TransactionResult>(transaction.result)?,
-        result_meta_json: xdr::json::<TransactionMeta>(transaction.meta)?,
-        diagnostic_events_json: spelled_as_json(held.diagnostic)?,
-    };
-    let of_operations = held.of_operations.iter().map(|events| spelled_as_json(events));
-    let events = Events {
-        transaction_events_json: spelled_as_json(held.of_transaction)?,
-        contract_events_json: of_operations.collect::<Result<_, _>>()?,
-        ..Events::default()
-    };
-    Ok((parts, events))
-}
-
-fn spelled<T: WriteXdr>(events: &[T]) -> Result<Vec<String>, RpcError> {
-    let spelled = events.iter().map(|event| event.to_xdr(Limits::none()));
-    let spelled = spelled.map(|bytes| bytes.map(|bytes| xdr::base64(&bytes)));
-    spelled.collect::<Result<_, _>>().map_err(|error| {
-        tracing::error!(%error, "an event that was read cannot be written");
-        RpcError::internal("an event cannot be written as XDR")
-    })
-}
-
-fn spelled_as_json<T: Serialize>(events: &[T]) -> Result<Vec<Box<RawValue>>, RpcError> {
-    Ok(events.iter().map(serde_json::value::to_raw_value).collect::<Result<_, _>>()?)
+fn write_list<T: ReadXdr + Serialize>(
+    values: &[&[u8]],
+    format: XdrFormat,
+    to: &mut Writer,
+) -> Result<(), RpcError> {
+    to.open('[');
+    values.iter().try_for_each(|value| xdr::write::<T>(value, format, to))?;
+    to.close(']');
+    Ok(())
 }
 
 impl Rpc {
@@ -267,8 +176,11 @@ impl Rpc {
             None => RpcEventId::new(start, 0, 0, 0),
             Some(cursor) => position(cursor)?,
         };
-        let mut transactions: Vec<Listed> = Vec::new();
-        let (mut bytes, mut is_over) = (0, false);
+        let mut transactions = Writer::default();
+        transactions.open('{');
+        transactions.name("transactions");
+        transactions.open('[');
+        let (mut count, mut is_over) = (0, false);
         let mut sequence = passed.ledger();
         if sequence < range.oldest {
             return Err(no_metadata(sequence));
@@ -286,28 +198,33 @@ impl Rpc {
                 };
                 let mut looked_at = first - 1;
                 for transaction in ledger.transactions.iter().skip(looked_at as usize) {
-                    is_over = transactions.len() == limit
-                        || (!transactions.is_empty() && (allowed.bounds.interrupted)());
+                    is_over = count == limit || (count > 0 && (allowed.bounds.interrupted)());
                     if is_over {
                         break;
                     }
-                    let transaction = Transaction::of(ledger, transaction, format)?;
-                    bytes += transaction.size;
+                    let stored = Stored::in_ledger(ledger, transaction);
+                    let mut one = Writer::default();
+                    one.open('{');
+                    stored.write(&stored.hash.to_string(), format, &mut one)?;
+                    one.name("createdAt");
+                    one.bare(stored.closed_at);
+                    one.close('}');
+                    let bytes = transactions.len() + one.len();
                     let is_full =
                         bytes > MOST_ANSWERED || (allowed.goes_on)(bytes) == ControlFlow::Break(());
                     // One at least, or clients that follow the cursor would never get on.
-                    if is_full && !transactions.is_empty() {
+                    if is_full && count > 0 {
                         is_over = true;
                         break;
                     }
+                    transactions.written(one.finish().get());
+                    count += 1;
                     looked_at = transaction.application_order;
-                    let created_at = transaction.closed_at;
-                    transactions.push(Listed { transaction, created_at });
                 }
                 if !is_over || looked_at >= first {
                     passed = RpcEventId::new(sequence.0, looked_at, 1, 0);
                 }
-                is_over |= transactions.len() == limit;
+                is_over |= count == limit;
                 Ok(())
             })?;
             match sequence.next() {
@@ -315,14 +232,16 @@ impl Rpc {
                 None => break,
             }
         }
-        result(&Page {
-            transactions,
+        transactions.close(']');
+        transactions.members_of(&Page {
             latest_ledger: range.latest.0,
             latest_ledger_close_timestamp: range.latest_closed_at,
             oldest_ledger: range.oldest.0,
             oldest_ledger_close_timestamp: range.oldest_closed_at,
             cursor: passed.toid.to_string(),
-        })
+        })?;
+        transactions.close('}');
+        Ok(transactions.finish())
     }
 
     pub(super) fn get_transaction(&self, params: Params<'_>, _: Allowed<'_>) -> Outcome {
@@ -346,42 +265,80 @@ impl Rpc {
             .parse()
             .map_err(|error| RpcError::invalid_params(format!("incorrect hash: {error}")))?;
         // Before the range: the newest ledger that is told is never older than that of the transaction.
-        let found = self.find_transaction(&hash, format)?;
+        let found = xdr::with_stack_for(format, || self.find_transaction(&hash, &asked, format))?;
         let range = self.range(Needed::RawLedger)?;
-        let found = found.filter(|found| range.contains(found.ledger.into()));
-        let mut transaction =
-            found.unwrap_or_else(|| Transaction { status: "NOT_FOUND", ..Transaction::default() });
-        transaction.tx_hash = asked;
-        let created_at = transaction.closed_at.to_string();
-        result(&Single {
+        let found = found.filter(|found| range.contains(found.ledger.0.into()));
+        let mut answer =
+            Writer::with_room_for(found.as_ref().map_or(500, |it| 500 + it.members.len()));
+        answer.open('{');
+        match &found {
+            Some(found) => answer.written(&found.members),
+            None => {
+                let status = "NOT_FOUND";
+                answer.members_of(&NotFound { status, tx_hash: &asked, ..NotFound::default() })?;
+            }
+        }
+        answer.members_of(&Single {
             latest_ledger: range.latest.0,
             latest_ledger_close_time: range.latest_closed_at.to_string(),
             oldest_ledger: range.oldest.0,
             oldest_ledger_close_time: range.oldest_closed_at.to_string(),
-            transaction,
-            created_at,
-        })
+            created_at: found.as_ref().map_or(0, |found| found.closed_at).to_string(),
+        })?;
+        answer.close('}');
+        let answer = answer.finish();
+        // A consumer may come to know of another one without a change of the store.
+        Ok(if found.is_some() { answer.lasting() } else { answer })
     }
 
     /// The transaction with this outer or inner hash, if its ledger is stored.
     fn find_transaction(
         &self,
         hash: &TxHash,
+        asked: &str,
         format: XdrFormat,
-    ) -> Result<Option<Transaction>, RpcError> {
-        for ledger in self.ledgers_of_transaction(hash)? {
-            let found = self.with_ledger_if_kept(ledger, |ledger| {
-                let is_it =
-                    |it: &&TransactionView<'_>| it.hash == *hash || it.inner_hash == Some(*hash);
-                let found = ledger.transactions.iter().find(is_it);
-                found.map(|it| Transaction::of(ledger, it, format)).transpose()
-            })?;
-            if let Some(found) = found.flatten() {
-                return Ok(Some(found));
-            }
+    ) -> Result<Option<Found>, RpcError> {
+        let found = |stored: &Stored<'_>| -> Result<_, RpcError> {
+            let xdr = stored.envelope.len() + stored.result.len() + 2 * stored.meta.len();
+            let mut members = Writer::with_room_for(500 + xdr * 4 / 3);
+            stored.write(asked, format, &mut members)?;
+            let Stored { ledger, closed_at, .. } = *stored;
+            Ok(Found { members: members.into_text(), ledger, closed_at })
+        };
+        // Those of smart contracts are stored by themselves as well, where they are found much sooner.
+        let mut by_itself = None;
+        self.store.transaction(hash, |record| {
+            by_itself = Some(found(&Stored::by_itself(record)));
+        })?;
+        if let Some(by_itself) = by_itself {
+            return by_itself.map(Some);
         }
-        Ok(None)
+        // Whole ledgers are read on a stack for whatever they hold.
+        xdr::with_stack(|| {
+            for ledger in self.ledgers_of_transaction(hash)? {
+                let in_ledger = self.with_ledger_if_kept(ledger, |ledger| {
+                    let is_it = |it: &&TransactionView<'_>| {
+                        it.hash == *hash || it.inner_hash == Some(*hash)
+                    };
+                    let stored = ledger.transactions.iter().find(is_it);
+                    stored.map(|it| found(&Stored::in_ledger(ledger, it))).transpose()
+                })?;
+                if let Some(found) = in_ledger.flatten() {
+                    return Ok(Some(found));
+                }
+            }
+            Ok(None)
+        })
     }
+}
+
+/// A transaction that was found.
+struct Found {
+    /// What is said of it but for its time, written.
+    members: String,
+    ledger: LedgerSeq,
+    /// UNIX seconds.
+    closed_at: u64,
 }
 
 /// A cursor: a total-order id (SEP-35) as a decimal number.

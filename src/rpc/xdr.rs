@@ -7,6 +7,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use stellar_xdr::{Limits, ReadXdr};
 
 use super::RpcError;
+use super::json::Writer;
+use super::params::XdrFormat;
 use crate::decode::DEEPEST;
 
 /// Stack on which whatever the network agreed on is read and spelled, however deeply it nests.
@@ -23,6 +25,22 @@ pub(super) fn base64(xdr: &[u8]) -> String {
 /// When it is not XDR of this type, which what was stored always is.
 pub(super) fn json<T: ReadXdr + Serialize>(xdr: &[u8]) -> Result<Box<RawValue>, RpcError> {
     read(xdr, |value: &T| Ok(to_raw_value(value)?))
+}
+
+/// Writes a value in the form that is asked for.
+///
+/// # Errors
+/// As [`json`].
+pub(super) fn write<T: ReadXdr + Serialize>(
+    xdr: &[u8],
+    format: XdrFormat,
+    to: &mut Writer,
+) -> Result<(), RpcError> {
+    match format {
+        XdrFormat::Base64 => to.base64(xdr),
+        XdrFormat::Json => to.written(json::<T>(xdr)?.get()),
+    }
+    Ok(())
 }
 
 /// Reads stored XDR, and has `work` do something with it.
@@ -46,4 +64,12 @@ pub(super) fn read<T: ReadXdr, R>(
 /// Works on a stack that is deep enough; on the one at hand, if it is.
 pub(super) fn with_stack<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(STACK / 2, STACK, work)
+}
+
+/// The same for work that reads values only where they are not shown as they are stored: another stack has its price.
+pub(super) fn with_stack_for<T>(format: XdrFormat, work: impl FnOnce() -> T) -> T {
+    match format {
+        XdrFormat::Base64 => work(),
+        XdrFormat::Json => with_stack(work),
+    }
 }

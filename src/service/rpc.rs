@@ -103,7 +103,7 @@ impl Upstream for CheckedUpstream {
                 Err(reason) => Err(reason),
             };
             match answered {
-                Ok(Relayed::Result(result)) => Some(Reply::Result(result)),
+                Ok(Relayed::Result(result)) => Some(Reply::Result(result.into())),
                 Ok(Relayed::Error(error)) => Some(Reply::OthersError(error)),
                 Err(reason) => {
                     tracing::warn!(method, "a call was not handed on: {reason}");

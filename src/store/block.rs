@@ -250,11 +250,42 @@ impl<'a> Block<'a> {
             tx,
             application_order,
             placement: kind::placement(kind, operation, event_index),
+            operation_begins: self.operation_begins(position)?,
             contract: self.contract(position)?,
             event_type: kind::event_type(kind),
             topics,
             data,
         })
+    }
+
+    /// Index in its transaction of the first event of the operation that emitted the event at a position. None for fee
+    /// events, and when it does not follow from this block: an event before it is in another one, or was not stored.
+    fn operation_begins(&self, position: usize) -> Result<Option<u32>, Malformed> {
+        let is_of_operation = |at: usize| {
+            let kind = *self.kinds.get(at).ok_or(Malformed)?;
+            Ok(matches!(kind::placement(kind, 0, 0), Placement::Operation { .. }))
+        };
+        if !is_of_operation(position)? {
+            return Ok(None);
+        }
+        let operation = u16_at(self.operations, position)?;
+        let mut begins = u32_at(self.event_indexes, position)?;
+        let mut at = position;
+        // The first operation has the first events, and indexes of neighbours have no gap.
+        while operation > 0 && begins > 0 {
+            let Some(before) = at.checked_sub(1) else { return Ok(None) };
+            let is_neighbour = self.transaction_of.get(before) == self.transaction_of.get(at)
+                && is_of_operation(before)?
+                && u32_at(self.event_indexes, before)?.checked_add(1) == Some(begins);
+            if !is_neighbour {
+                return Ok(None);
+            }
+            if u16_at(self.operations, before)? != operation {
+                break;
+            }
+            (at, begins) = (before, begins - 1);
+        }
+        Ok(Some(if operation == 0 { 0 } else { begins }))
     }
 
     /// The contract that emitted the event at a position.

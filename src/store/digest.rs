@@ -190,6 +190,7 @@ mod tests {
             tx: &[3; 32],
             application_order: 2,
             placement: Placement::Operation { operation: 0, event_index: 7 },
+            operation_begins: None,
             contract,
             event_type: EventType::System,
             topics,

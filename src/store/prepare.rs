@@ -244,6 +244,7 @@ fn as_record<'a>(ledger: &'a LedgerView<'a>, event: &'a EventView<'a>) -> EventR
         tx: transaction.hash.as_bytes(),
         application_order: transaction.application_order,
         placement: event.placement,
+        operation_begins: None,
         contract: event.contract,
         event_type: event.event_type,
         topics: ledger.topics(event),

@@ -70,6 +70,8 @@ pub struct EventRecord<'a> {
     pub application_order: u32,
     /// Where in its transaction it was emitted.
     pub placement: Placement,
+    /// Index in its transaction of the first event of its operation, as far as the events that were read with it tell.
+    pub operation_begins: Option<u32>,
     /// Emitting contract, if any.
     pub contract: Option<&'a [u8; 32]>,
     /// Kind of event.

@@ -152,6 +152,7 @@ mod tests {
             tx: &[0xab; 32],
             application_order: 1,
             placement: Placement::Operation { operation: 0, event_index: 3 },
+            operation_begins: None,
             contract: Some(&[0; 32]),
             event_type: EventType::Contract,
             topics,

@@ -14,6 +14,7 @@ mod size;
 
 mod backups;
 mod doctor;
+mod documents;
 mod drift;
 mod export;
 mod harness;

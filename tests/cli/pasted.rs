@@ -15,7 +15,7 @@ use crate::harness::{Ran, Service, orrery, run, until};
 #[test]
 fn the_lines_of_the_readme_work_when_they_are_pasted_in_either_order() {
     let readme = include_str!("../../README.md");
-    let (_, block) = readme.split_once("token:\n\n```sh\n").unwrap();
+    let (_, block) = readme.split_once("token:\n\n```sh public-network\n").unwrap();
     let lines: Vec<_> = block.split_once("```").unwrap().0.lines().collect();
     let [serve, token, ask] = lines[..] else { panic!("three lines: {lines:?}") };
     assert!(serve.ends_with(" &") && token.contains("token issue"), "{lines:?}");

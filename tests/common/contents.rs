@@ -220,6 +220,7 @@ impl Contents {
             tx: transaction.hash.as_bytes(),
             application_order: transaction.application_order,
             placement: event.placement,
+            operation_begins: None,
             contract: event.contract.as_ref(),
             event_type: event.event_type,
             topics: &topics,

@@ -33,6 +33,7 @@ mod events;
 mod fee_stats;
 mod hashes;
 mod info;
+mod kept;
 mod ledgers;
 mod naive;
 mod node;

@@ -323,13 +323,13 @@ print(json.dumps(verdicts))"#;
     judged(python, &directory);
 }
 
-/// The README shows the receivers as they are run here.
+/// The documentation shows the receivers as they are run here.
 #[test]
-fn the_readme_shows_the_receivers_that_are_tested() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = std::fs::read_to_string(readme).unwrap();
+fn the_documentation_shows_the_receivers_that_are_tested() {
+    let shown = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/webhooks.md");
+    let shown = std::fs::read_to_string(shown).unwrap();
     for name in ["receiver.mjs", "receiver.py", "receiver.rs", "receiver.go"] {
         let code = std::fs::read_to_string(example(name)).unwrap();
-        assert!(readme.contains(code.trim_end()), "the README shows another {name}");
+        assert!(shown.contains(code.trim_end()), "the documentation shows another {name}");
     }
 }

@@ -347,6 +347,7 @@ mod tests {
                 tx: &[0; 32],
                 application_order: 1,
                 placement: crate::decode::Placement::BeforeAllTransactions,
+                operation_begins: None,
                 contract: None,
                 event_type: crate::decode::EventType::Contract,
                 topics: &[],

@@ -1,0 +1,223 @@
+//! What the README and `docs` tell people to type is run here, document by document, as they would: beside a demo
+//! network in the folder of which they are.
+//!
+//! Blocks marked `sh` are run in one shell, in their order. A word behind `sh` says why a block is not run, or what it
+//! needs; what it says to `orrery` is then still compared with the program's help.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use crate::common::client::HTTP;
+use crate::common::signal::Signal;
+use crate::harness::{Ran, Service, ledgers, orrery, run, until};
+
+/// The demo, which is running already.
+const STARTED: &str = "started";
+/// Needs the recorded ledgers, as the directory `lake`.
+const RECORDED: &str = "recorded";
+/// What no test has: the internet, hours for a build, systemd as the first process, root, Stellar's command line.
+const NOT_RUN: [&str; 5] = ["public-network", "build", "systemd", "root", "stellar-cli"];
+
+/// Addresses in documents, and how many there are.
+const ADDRESSES: [&str; 3] = ["127.0.0.1:8484", "127.0.0.1:9100", "127.0.0.1:9000"];
+
+struct Block {
+    /// Behind `sh`.
+    word: String,
+    text: String,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All blocks of a document; those without a mark are output.
+fn blocks(document: &str) -> Vec<Block> {
+    let text = std::fs::read_to_string(root().join(document)).unwrap();
+    let mut blocks = Vec::new();
+    let mut open: Option<(String, String)> = None;
+    for line in text.lines() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(mark)) => open = Some((mark.trim().to_owned(), String::new())),
+            (Some(_), Some("")) => {
+                let (mark, text) = open.take().unwrap();
+                if mark.is_empty() || mark == "console" {
+                    let command = text.lines().find(|line| {
+                        ["orrery ", "curl ", "$ "].iter().any(|start| line.starts_with(start))
+                    });
+                    assert_eq!(command, None, "{document}: a command that is not marked as sh");
+                }
+                if let Some(word) =
+                    mark.strip_prefix("sh").filter(|it| it.starts_with([' ']) || it.is_empty())
+                {
+                    blocks.push(Block { word: word.trim().to_owned(), text });
+                }
+            }
+            (Some((_, text)), _) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "{document}: a block is not closed");
+    blocks
+}
+
+fn try_out(document: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let mut script = String::new();
+    for Block { word, text } in blocks(document) {
+        match word.as_str() {
+            "" => script.push_str(&text),
+            STARTED => assert!(
+                text.starts_with("orrery demo ") && text.contains("--data-dir my-network"),
+                "{text}"
+            ),
+            RECORDED => {
+                let Some(ledgers) = ledgers() else { continue };
+                std::os::unix::fs::symlink(ledgers.join("pubnet"), at.join("lake")).unwrap();
+                script.push_str(&text);
+            }
+            word if NOT_RUN.contains(&word) => check_spelling(document, &text),
+            other => panic!("{document}: nothing is known of blocks marked 'sh {other}'"),
+        }
+    }
+    if script.is_empty() {
+        return;
+    }
+    let (demo, _) = Service::demo_with(at, &["--close-time", "200"]);
+    std::os::unix::fs::symlink("d", at.join("my-network")).unwrap();
+    let module = root().join("src/source/sandbox/market/market_program.wasm");
+    std::fs::copy(module, at.join("trades.wasm")).unwrap();
+    until_there_is_something_of_everything(&demo, at);
+
+    let free =
+        || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for (number, address) in ADDRESSES.iter().enumerate() {
+        let own = if number == 0 { demo.address.clone() } else { free() };
+        script = script.replace(address, &own);
+    }
+    let programs = Path::new(env!("CARGO_BIN_EXE_orrery")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let script = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nset -eux\n{script}");
+    let mut shell = Command::new("bash");
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("ORRERY_") {
+            shell.env_remove(name);
+        }
+    }
+    shell.args(["-c", &script]).current_dir(at).stdin(Stdio::null()).env("PATH", path);
+    shell.env("ORRERY_BASE", format!("http://{}/rest", demo.address));
+    let ran: Ran = shell.output().unwrap().into();
+    assert_eq!(ran.code, 0, "{document}\n{}\n{}", ran.stdout, ran.stderr);
+    assert_eq!(demo.stop(Signal::INT), Some(0));
+}
+
+/// The demo is as it is after some seconds: a few ledgers, a row, an account.
+fn until_there_is_something_of_everything(demo: &Service, at: &Path) {
+    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "demo"]).stdout;
+    let base = format!("http://{}/rest", demo.address);
+    until("there is a trade", || {
+        let question = json!({ "query": "select count(*) as trades from market_trade" });
+        let request = HTTP.post(format!("{base}/retroshade/query")).bearer_auth(token.trim());
+        let answer: serde_json::Value = request.json(&question).send().ok()?.json().ok()?;
+        answer[0]["trades"].as_u64().filter(|trades| *trades > 0)
+    });
+    until("there are accounts", || {
+        let wallet =
+            "passkey-indexer/api/wallet/CDOZWAWA7OOOZ6MJJHNRCS4YHB6HQF3JOVTS6AUCVUUNQQ66HNNT52P4";
+        let account = "smart-account-indexer/api/contract/CCETIR6MVMUVW2SMQZV25IKSMOFN5P2TAOSKJ5MDJ4F2XXRHQACEMXVU";
+        let is_there = |path: &str| {
+            HTTP.get(format!("{base}/{path}")).send().is_ok_and(|it| it.status() == 200)
+        };
+        (is_there(wallet) && is_there(account)).then_some(())
+    });
+    until("there are ledgers", || {
+        let (_, health) = demo.get("/rest/health", None);
+        health["service_latest_ledger"].as_u64().filter(|latest| *latest > 20)
+    });
+}
+
+/// Every verb and every flag that is told is one that the program has.
+fn check_spelling(document: &str, text: &str) {
+    let joined = text.replace("\\\n", " ");
+    for line in joined.lines() {
+        let line = line.split(" #").next().unwrap_or_default();
+        let mut from = 0;
+        while let Some(start) = line[from..].find("orrery ").map(|start| from + start) {
+            from = start + "orrery ".len();
+            if start > 0 && !line[..start].ends_with([' ', '(', '/']) {
+                continue;
+            }
+            let command = line[from..].split(['|', ';', '&', ')', '>']).next().unwrap_or_default();
+            let words: Vec<_> = command.split_whitespace().collect();
+            let Some(verb) = words.first().filter(|verb| !verb.starts_with('-')) else { continue };
+            let mut verbs = vec![*verb];
+            let help = |verbs: &[&str]| -> Ran {
+                orrery(Path::new("/")).args(verbs).arg("--help").output().unwrap().into()
+            };
+            let mut told = help(&verbs);
+            if told.stdout.contains("\nCommands:") {
+                verbs.extend(words.get(1));
+                told = help(&verbs);
+            }
+            assert_eq!(told.code, 0, "{document}: {line}: {}", told.stderr);
+            for flag in words.iter().filter(|word| word.starts_with("--")) {
+                let flag = flag.split('=').next().unwrap();
+                assert!(told.stdout.contains(flag), "{document}: {line}: there is no {flag}");
+            }
+        }
+    }
+}
+
+macro_rules! documents {
+    ($($name:ident: $path:literal,)*) => {
+        const TRIED: &[&str] = &[$($path),*];
+        $(
+            #[test]
+            fn $name() {
+                try_out($path);
+            }
+        )*
+    };
+}
+
+documents! {
+    readme: "README.md",
+    accounts: "docs/accounts.md",
+    api: "docs/api.md",
+    backup: "docs/backup.md",
+    configuration: "docs/configuration.md",
+    doctor: "docs/doctor.md",
+    metrics: "docs/metrics.md",
+    programs: "docs/programs.md",
+    rpc: "docs/rpc.md",
+    sources: "docs/sources.md",
+    status_page: "docs/status-page.md",
+    webhooks: "docs/webhooks.md",
+}
+
+#[test]
+fn every_document_is_tried_and_leads_somewhere() {
+    let names = std::fs::read_dir(root().join("docs")).unwrap().map(|it| it.unwrap().path());
+    let documents: BTreeSet<PathBuf> =
+        names.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
+    let tried: BTreeSet<_> = TRIED.iter().map(|path| root().join(path)).collect();
+    let missing: Vec<_> = documents.difference(&tried).collect();
+    assert!(missing.is_empty(), "nobody tries {missing:?}");
+    for document in &tried {
+        let text = std::fs::read_to_string(document).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.starts_with(['#', 'h']) {
+                continue;
+            }
+            let target = document.parent().unwrap().join(link.split('#').next().unwrap());
+            assert!(target.exists(), "{}: {link} leads nowhere", document.display());
+        }
+    }
+}

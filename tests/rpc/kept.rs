@@ -1,0 +1,60 @@
+//! Answers are kept until the store changes, and no longer: a server that was asked at every ledger says what one says
+//! that has never been asked before.
+
+use std::sync::Arc;
+
+use orrery::decode::decode;
+use orrery::rpc::{Allowed, Params, Rpc, Settings};
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+use crate::world::{Chain, World};
+
+/// Transactions of each ledger that are asked for.
+const OF_A_LEDGER: usize = 4;
+
+#[test]
+fn answers_do_not_outlive_what_they_say() {
+    for chain in [Some(Chain::made()), Chain::public()].into_iter().flatten() {
+        let world = World::empty(&chain.network);
+        let mut calls = Vec::new();
+        let mut first = None;
+        for raw in &chain.ledgers {
+            let view = decode(raw, chain.network.id()).unwrap();
+            first.get_or_insert(view.header.sequence.0);
+            for transaction in view.transactions.iter().take(OF_A_LEDGER) {
+                calls.push(("getTransaction", json!({ "hash": transaction.hash.to_string() })));
+            }
+        }
+        let first = first.unwrap();
+        calls.push((
+            "getEvents",
+            json!({ "startLedger": first, "pagination": { "limit": 10_000 } }),
+        ));
+        calls.push(("getEventsV2", json!({ "minLedger": first, "limit": 1000 })));
+        calls.push(("queryEvents", json!({ "minLedger": first, "order": "desc" })));
+        let mut changes = 0;
+        let mut before: Vec<Result<Value, Value>> = Vec::new();
+        for raw in &chain.ledgers {
+            world.add(std::slice::from_ref(raw));
+            let new = Rpc::new(Arc::clone(&world.store), Settings::default(), Arc::new(|| 0));
+            let ask_new = |method: &str, params: &Value| {
+                let params = to_raw_value(params).unwrap();
+                match new.call(method, Params(Some(&params)), Allowed::ANYTHING) {
+                    Ok(result) => Ok(serde_json::from_str::<Value>(result.get()).unwrap()),
+                    Err(error) => Err(serde_json::to_value(&error).unwrap()),
+                }
+            };
+            let mut answers = Vec::new();
+            for (method, params) in &calls {
+                let [once, again] = [(); 2].map(|()| world.call(method, params));
+                assert_eq!(once, ask_new(method, params), "{}: {method} {params}", chain.name);
+                assert_eq!(again, once, "{}: {method} {params}", chain.name);
+                answers.push(once);
+            }
+            changes += answers.iter().zip(&before).filter(|(now, before)| now != before).count();
+            before = answers;
+        }
+        assert!(changes >= (chain.ledgers.len() - 1) * 3, "{}: {changes}", chain.name);
+    }
+}
