@@ -1,19 +1,27 @@
 //! `orrery export`: writes events and transactions as Parquet files for other engines.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use orrery::domain::{LedgerRange, LedgerSeq};
 use orrery::export;
+use orrery::store::Store;
 use serde::Serialize;
 
-use super::{Common, Failure, open, output};
+use super::open::{self, Opened};
+use super::{Common, Failure, output};
+
+/// A service ends a connection on which it hears nothing for ten minutes.
+const SAY_SOMETHING_EVERY: Duration = Duration::from_secs(5);
 
 /// Write events and transactions as Parquet files
 ///
 /// Other engines read them as they are. Ledgers that the directory has already are passed over, so an
 /// export that was interrupted is simply started again, and no row is there twice or missing. The file
-/// manifest.json names all files that count. No service may run on the data directory meanwhile.
+/// manifest.json names all files that count. A service that runs on the data directory goes on storing ledgers:
+/// what it had when the export began is exported.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery export --data-dir d --to-dir lake
@@ -55,8 +63,30 @@ impl Export {
             return Err(Failure::usage(format!("--from {from} is after --to {to}")));
         }
         let settings = common.settings(Vec::new())?;
-        let ledgers = open::alone(&settings, None)?;
-        let store = ledgers.store();
+        match open::existing(&settings)? {
+            Opened::Here(ledgers) => self.export(ledgers.store(), &mut || Ok(())),
+            Opened::Running(mut client) => {
+                let checkpoint = settings.config.data_dir.join(client.checkpoint()?.directory);
+                // As the service keeps it, which removes the checkpoint when it hears no more.
+                let store = Store::open(&checkpoint, None)?;
+                let mut said = Instant::now();
+                self.export(&store, &mut || {
+                    if said.elapsed() > SAY_SOMETHING_EVERY {
+                        said = Instant::now();
+                        client.status()?;
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+
+    /// Exports what a store holds, and calls `go_on` after each portion.
+    fn export(
+        self,
+        store: &Store,
+        go_on: &mut dyn FnMut() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let ends = store.ends();
         let first = self.from.map(LedgerSeq).or(ends.oldest);
         let last = self.to.map(LedgerSeq).or(ends.latest);
@@ -70,9 +100,13 @@ impl Export {
         }
         let mut export = export::Export::open(&self.to_dir, store)?;
         let wanted = LedgerRange { first, last };
+        let mut interrupted = Ok(());
         let added = export.add(store, wanted, self.ledgers_per_file, |ledger| {
             tracing::debug!(ledger = ledger.0, "exported");
+            interrupted = go_on();
+            if interrupted.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
+        interrupted?;
         let tables = &export.manifest().tables;
         let summary = Summary {
             from: first.0,

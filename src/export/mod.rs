@@ -156,7 +156,7 @@ impl Export {
     }
 
     /// Adds the ledgers of a range that are not in the export yet, in portions of `portion` ledgers that
-    /// begin at its multiples, and calls `report` with the last ledger of each.
+    /// begin at its multiples, and calls `report` with the last ledger of each; it may break off.
     ///
     /// # Errors
     /// When ledgers are not stored, or something cannot be read or written. Portions before that stay.
@@ -165,7 +165,7 @@ impl Export {
         store: &Store,
         wanted: LedgerRange,
         portion: u32,
-        mut report: impl FnMut(LedgerSeq),
+        mut report: impl FnMut(LedgerSeq) -> ControlFlow<()>,
     ) -> Result<Added, ExportError> {
         let mut left = LedgerSet::from(wanted);
         left.remove_all(&self.manifest.exported());
@@ -188,7 +188,9 @@ impl Export {
                 added.ledgers += ledgers.len();
                 added.events += events;
                 added.transactions += transactions;
-                report(end);
+                if report(end).is_break() {
+                    return Ok(added);
+                }
                 first = end.next();
             }
         }

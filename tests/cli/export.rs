@@ -19,7 +19,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::harness::{ledgers, orrery, run};
+use crate::common::signal::Signal;
+use crate::harness::{Service, ledgers, orrery, run, until};
 use crate::size;
 
 const FIRST: u32 = 63_092_982;
@@ -209,20 +210,55 @@ fn an_export_holds_what_is_stored_and_goes_on() {
     second_reader(&at.join("x"), events.len(), transactions.len());
 }
 
-/// pyarrow reads the same counts; `ORRERY_TEST_PYTHON` names a Python that has it.
+#[test]
+fn a_service_goes_on_while_its_ledgers_are_exported() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let (demo, _) = Service::demo(at);
+    let latest = || demo.get("/rest/health", None).1["service_latest_ledger"].as_u64().unwrap_or(0);
+    let mut exported = 0;
+    for wanted in [10, 14] {
+        until("there are ledgers", || Some(latest()).filter(|latest| *latest >= wanted));
+        let before = latest();
+        let summary = export(at, "x", &["--json"]).json();
+        let to = summary["to"].as_u64().unwrap();
+        assert!(to >= before, "{summary} holds what was stored before");
+        assert_eq!(summary["new_ledgers"].as_u64().unwrap(), to - exported.max(1), "{summary}");
+        exported = to;
+        until("the service goes on", || Some(latest()).filter(|latest| *latest > to));
+    }
+    // Nothing of it is left.
+    let left = || fs::read_dir(at.join("d/checkpoints")).map_or(0, |left| left.count());
+    until("checkpoints are removed", || Some(left()).filter(|left| *left == 0));
+    assert_eq!(demo.stop(Signal::INT), Some(0));
+    assert_eq!(export(at, "x", &[]).code, 0);
+    let (stored, read) = (stored_rows(&at.join("d")), exported_rows(&at.join("x")));
+    assert!(stored.0.len() > 10 && read == stored, "{} and {}", read.0.len(), stored.0.len());
+}
+
+/// pyarrow and DuckDB read the same; `ORRERY_TEST_PYTHON` names a Python that has both.
 fn second_reader(export: &Path, events: usize, transactions: usize) {
     let Some(python) = std::env::var_os("ORRERY_TEST_PYTHON") else {
-        println!("skipped the second reader: ORRERY_TEST_PYTHON names no Python with pyarrow");
+        println!(
+            "skipped other readers: ORRERY_TEST_PYTHON names no Python with pyarrow and duckdb"
+        );
         return;
     };
-    let script = "import json, sys, pyarrow.parquet as pq
+    let script = "import duckdb, json, sys, pyarrow.parquet as pq
 root = sys.argv[1]
 manifest = json.load(open(root + '/manifest.json'))
 for table in ('events', 'transactions'):
     files = manifest['tables'][table]
     read = [pq.read_table(root + '/' + f['path']) for f in files]
     assert [t.num_rows for t in read] == [f['rows'] for f in files]
-    print(sum(t.num_rows for t in read))";
+    print(sum(t.num_rows for t in read))
+    sums = 'select count(*), sum(ledger), sum(application_order), count(distinct tx), min(ledger_closed_at)::text'
+    whole = duckdb.sql(f\"{sums} from '{root}/{table}/*.parquet'\").fetchone()
+    paths = [root + '/' + f['path'] for f in files]
+    tables = duckdb.sql(f'{sums} from read_parquet({paths})').fetchone()
+    ours = [row for t in read for row in t.select(['ledger', 'application_order', 'tx']).to_pylist()]
+    told = (len(ours), sum(r['ledger'] for r in ours), sum(r['application_order'] for r in ours), len({r['tx'] for r in ours}))
+    assert whole == tables and whole[:4] == told, (whole, tables, told)";
     let ran = Command::new(python).args(["-c", script]).arg(export).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     assert_eq!(String::from_utf8_lossy(&ran.stdout), format!("{events}\n{transactions}\n"));
