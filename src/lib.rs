@@ -18,6 +18,7 @@ pub mod control;
 pub mod decode;
 pub mod domain;
 pub mod durable;
+pub mod export;
 pub mod memory;
 pub mod notify;
 pub mod observe;

@@ -8,6 +8,7 @@ use orrery::auth::AuthError;
 use orrery::backup::BackupError;
 use orrery::config::{ConfigError, Origin};
 use orrery::control::ControlError;
+use orrery::export::ExportError;
 use orrery::observe::logs::LogsError;
 use orrery::programs::engine::compiler::CompileFailure;
 use orrery::service::sources::SourcesError;
@@ -84,6 +85,7 @@ failed!(
     BackfillError,
     CompileFailure,
     ControlError,
+    ExportError,
     FilesError,
     LogsError,
     SandboxNetworkError,

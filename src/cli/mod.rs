@@ -7,6 +7,7 @@ mod compile;
 mod config;
 mod demo;
 mod doctor;
+mod export;
 mod failure;
 mod generate;
 mod grid;
@@ -81,6 +82,7 @@ enum Verb {
     Demo(demo::Demo),
     Import(import::Import),
     Backfill(backfill::Backfill),
+    Export(export::Export),
     Backup(backup::Backup),
     Restore(restore::Restore),
     Token(token::Token),
@@ -109,6 +111,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Demo(verb) => verb.run(&common),
         Verb::Import(verb) => verb.run(&common),
         Verb::Backfill(verb) => verb.run(&common, &remote),
+        Verb::Export(verb) => verb.run(&common),
         Verb::Backup(verb) => verb.run(&common),
         Verb::Restore(verb) => verb.run(&common),
         Verb::Token(verb) => verb.run(&common),

@@ -194,6 +194,7 @@ documents! {
     backup: "docs/backup.md",
     configuration: "docs/configuration.md",
     doctor: "docs/doctor.md",
+    export: "docs/export.md",
     metrics: "docs/metrics.md",
     programs: "docs/programs.md",
     rpc: "docs/rpc.md",

@@ -9,11 +9,14 @@ mod common {
     pub mod signal;
     pub mod terminal;
 }
+#[path = "../common/size.rs"]
+mod size;
 
 mod backups;
 mod doctor;
 mod documents;
 mod drift;
+mod export;
 mod harness;
 mod modes;
 mod network;
@@ -67,6 +70,7 @@ fn every_verb_explains_itself_with_an_example() {
         &["demo"],
         &["import"],
         &["backfill"],
+        &["export"],
         &["token"],
         &["token", "issue"],
         &["token", "list"],

@@ -1,0 +1,136 @@
+//! `orrery export`: writes events and transactions as Parquet files for other engines.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use orrery::domain::{LedgerRange, LedgerSeq};
+use orrery::export;
+use orrery::store::Store;
+use serde::Serialize;
+
+use super::open::{self, Opened};
+use super::{Common, Failure, output};
+
+/// A service ends a connection on which it hears nothing for ten minutes.
+const SAY_SOMETHING_EVERY: Duration = Duration::from_secs(5);
+
+/// Write events and transactions as Parquet files
+///
+/// Other engines read them as they are. Ledgers that the directory has already are passed over, so an
+/// export that was interrupted is simply started again, and no row is there twice or missing. The file
+/// manifest.json names all files that count. A service that runs on the data directory goes on storing ledgers:
+/// what it had when the export began is exported.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  orrery export --data-dir d --to-dir lake
+  orrery export --data-dir d --from 63092982 --to 63092993 --to-dir lake --json")]
+pub struct Export {
+    /// Directory of the export: a new or empty one, or that of an earlier export
+    #[arg(long, value_name = "DIRECTORY")]
+    to_dir: PathBuf,
+    /// First ledger; by default the oldest that is stored
+    #[arg(long, value_name = "LEDGER")]
+    from: Option<u32>,
+    /// Last ledger; by default the newest that is stored
+    #[arg(long, value_name = "LEDGER")]
+    to: Option<u32>,
+    /// Ledgers whose rows share a file, and that are exported together or not at all
+    #[arg(long, value_name = "COUNT", default_value_t = 1000,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    ledgers_per_file: u32,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    from: u32,
+    to: u32,
+    new_ledgers: u64,
+    new_events: u64,
+    new_transactions: u64,
+    files: usize,
+}
+
+impl Export {
+    pub fn run(self, common: &Common) -> Result<(), Failure> {
+        if let (Some(from), Some(to)) = (self.from, self.to)
+            && from > to
+        {
+            return Err(Failure::usage(format!("--from {from} is after --to {to}")));
+        }
+        let settings = common.settings(Vec::new())?;
+        match open::existing(&settings)? {
+            Opened::Here(ledgers) => self.export(ledgers.store(), &mut || Ok(())),
+            Opened::Running(mut client) => {
+                let checkpoint = settings.config.data_dir.join(client.checkpoint()?.directory);
+                // As the service keeps it, which removes the checkpoint when it hears no more.
+                let store = Store::open(&checkpoint, None)?;
+                let mut said = Instant::now();
+                self.export(&store, &mut || {
+                    if said.elapsed() > SAY_SOMETHING_EVERY {
+                        said = Instant::now();
+                        client.status()?;
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+
+    /// Exports what a store holds, and calls `go_on` after each portion.
+    fn export(
+        self,
+        store: &Store,
+        go_on: &mut dyn FnMut() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let ends = store.ends();
+        let first = self.from.map(LedgerSeq).or(ends.oldest);
+        let last = self.to.map(LedgerSeq).or(ends.latest);
+        let (Some(first), Some(last)) = (first, last) else {
+            return Err(Failure::failed("no ledger is stored, so there is nothing to export"));
+        };
+        if first > last {
+            return Err(Failure::failed(format!(
+                "ledger {first} is after ledger {last}, the last that could be exported"
+            )));
+        }
+        let mut export = export::Export::open(&self.to_dir, store)?;
+        let wanted = LedgerRange { first, last };
+        let mut interrupted = Ok(());
+        let added = export.add(store, wanted, self.ledgers_per_file, |ledger| {
+            tracing::debug!(ledger = ledger.0, "exported");
+            interrupted = go_on();
+            if interrupted.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        interrupted?;
+        let tables = &export.manifest().tables;
+        let summary = Summary {
+            from: first.0,
+            to: last.0,
+            new_ledgers: added.ledgers,
+            new_events: added.events,
+            new_transactions: added.transactions,
+            files: tables.events.len() + tables.transactions.len(),
+        };
+        if self.json { output::print_json(&summary) } else { output::print(&summary.to_string()) }
+    }
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(
+            f,
+            "ledgers {} to {} are exported: {} new ledgers, {} events, {} transactions; {} files in all",
+            self.from,
+            self.to,
+            output::count(self.new_ledgers),
+            output::count(self.new_events),
+            output::count(self.new_transactions),
+            self.files
+        )
+    }
+}
