@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use orrery::domain::{LedgerRange, LedgerSeq};
-use orrery::export;
+use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet};
+use orrery::export::{self, ExportError};
 use orrery::store::Store;
 use serde::Serialize;
 
@@ -30,10 +30,11 @@ pub struct Export {
     /// Directory of the export: a new or empty one, or that of an earlier export
     #[arg(long, value_name = "DIRECTORY")]
     to_dir: PathBuf,
-    /// First ledger; by default the oldest that is stored
+    /// First ledger. Without it and --to all that is stored is exported; with one of them, what is stored without a gap
+    /// up to it, or from it on
     #[arg(long, value_name = "LEDGER")]
     from: Option<u32>,
-    /// Last ledger; by default the newest that is stored
+    /// Last ledger
     #[arg(long, value_name = "LEDGER")]
     to: Option<u32>,
     /// Ledgers whose rows share a file, and that are exported together or not at all
@@ -87,21 +88,14 @@ impl Export {
         store: &Store,
         go_on: &mut dyn FnMut() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let ends = store.ends();
-        let first = self.from.map(LedgerSeq).or(ends.oldest);
-        let last = self.to.map(LedgerSeq).or(ends.latest);
-        let (Some(first), Some(last)) = (first, last) else {
+        let wanted = self.wanted(store)?;
+        let (Some(first), Some(last)) = (wanted.ranges().first(), wanted.ranges().last()) else {
             return Err(Failure::failed("no ledger is stored, so there is nothing to export"));
         };
-        if first > last {
-            return Err(Failure::failed(format!(
-                "ledger {first} is after ledger {last}, the last that could be exported"
-            )));
-        }
+        let (first, last) = (first.first, last.last);
         let mut export = export::Export::open(&self.to_dir, store)?;
-        let wanted = LedgerRange { first, last };
         let mut interrupted = Ok(());
-        let added = export.add(store, wanted, self.ledgers_per_file, |ledger| {
+        let added = export.add(store, &wanted, self.ledgers_per_file, |ledger| {
             tracing::debug!(ledger = ledger.0, "exported");
             interrupted = go_on();
             if interrupted.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -117,6 +111,30 @@ impl Export {
             files: tables.events.len() + tables.transactions.len(),
         };
         if self.json { output::print_json(&summary) } else { output::print(&summary.to_string()) }
+    }
+}
+
+impl Export {
+    /// The ledgers that are asked for.
+    fn wanted(&self, store: &Store) -> Result<LedgerSet, Failure> {
+        let events_from = store.ends().events_from;
+        let ranges = store.status().ranges;
+        let with_events = ranges.into_iter().filter(|range| range.last >= events_from);
+        let stored: LedgerSet = with_events
+            .map(|range| LedgerRange { first: range.first.max(events_from), ..range })
+            .collect();
+        let around = |ledger: u32| {
+            let ledger = LedgerSeq(ledger);
+            let range = stored.ranges().iter().find(|range| range.contains(ledger));
+            let alone = LedgerRange { first: ledger, last: ledger };
+            range.copied().ok_or(ExportError::Missing(alone))
+        };
+        Ok(match (self.from, self.to) {
+            (None, None) => stored,
+            (Some(from), Some(to)) => LedgerRange::new(from, to).into(),
+            (Some(from), None) => LedgerRange { first: LedgerSeq(from), ..around(from)? }.into(),
+            (None, Some(to)) => LedgerRange { last: LedgerSeq(to), ..around(to)? }.into(),
+        })
     }
 }
 

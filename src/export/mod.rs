@@ -155,7 +155,7 @@ impl Export {
         &self.manifest
     }
 
-    /// Adds the ledgers of a range that are not in the export yet, in portions of `portion` ledgers that
+    /// Adds those of the ledgers that are not in the export yet, in portions of `portion` ledgers that
     /// begin at its multiples, and calls `report` with the last ledger of each; it may break off.
     ///
     /// # Errors
@@ -163,11 +163,11 @@ impl Export {
     pub fn add(
         &mut self,
         store: &Store,
-        wanted: LedgerRange,
+        wanted: &LedgerSet,
         portion: u32,
         mut report: impl FnMut(LedgerSeq) -> ControlFlow<()>,
     ) -> Result<Added, ExportError> {
-        let mut left = LedgerSet::from(wanted);
+        let mut left = wanted.clone();
         left.remove_all(&self.manifest.exported());
         let mut missing = left.clone();
         missing.remove_all(&store.status().ranges.into_iter().collect());

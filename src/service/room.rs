@@ -38,15 +38,14 @@ impl DiskRoom {
     }
 }
 
-/// Why nothing more is stored.
+/// Why nothing more is stored. Health tells it to everybody, so it names no path.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error(
-    "the disk of {} has {} MiB left, and {} MiB stay free (disk.reserve_mib, disk.reserve_percent): no ledgers are \
-     stored until there is more room",
-    data_dir.display(), free >> 20, wanted >> 20
+    "the disk of the data directory has {} MiB left, and {} MiB stay free (disk.reserve_mib, disk.reserve_percent): \
+     no ledgers are stored until there is more room",
+    free >> 20, wanted >> 20
 )]
 pub struct NoRoom {
-    data_dir: PathBuf,
     free: u64,
     wanted: u64,
 }
@@ -106,7 +105,7 @@ impl Room {
             false => reserve,
         };
         match free < wanted {
-            true => Err(NoRoom { data_dir: self.data_dir.clone(), free, wanted }),
+            true => Err(NoRoom { free, wanted }),
             false => Ok(()),
         }
     }
@@ -140,7 +139,9 @@ mod tests {
         let sentence = usual.judge(DiskRoom { free: 7 << 20, total: 10 * GIB }, false).unwrap_err();
         let sentence = sentence.to_string();
         assert!(
-            sentence.starts_with("the disk of d has 7 MiB left, and 512 MiB stay free"),
+            sentence.starts_with(
+                "the disk of the data directory has 7 MiB left, and 512 MiB stay free"
+            ),
             "{sentence}"
         );
     }
