@@ -23,6 +23,7 @@ mod sql_worker;
 mod status;
 mod token;
 mod trial;
+mod types;
 mod verify;
 mod version;
 mod webhooks;
@@ -95,6 +96,7 @@ enum Verb {
     Webhooks(webhooks::Webhooks),
     #[command(flatten)]
     Program(programs::ProgramVerb),
+    Types(types::Types),
     #[command(hide = true)]
     Generate(generate::Generate),
     #[command(hide = true)]
@@ -123,6 +125,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Version(verb) => verb.run(),
         Verb::Webhooks(verb) => verb.run(&remote),
         Verb::Program(verb) => verb.run(&remote),
+        Verb::Types(verb) => verb.run(&remote),
         Verb::Generate(verb) => verb.run(),
         Verb::SqlWorker(verb) => verb.run(),
         Verb::Compile(verb) => verb.run(),

@@ -23,6 +23,7 @@ mod network;
 mod packaging;
 mod pasted;
 mod status_page;
+mod types;
 mod unit;
 
 use std::fs;

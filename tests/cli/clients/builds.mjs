@@ -24,7 +24,7 @@ async function run(operation) {
 
 const funded = (await server.requestAirdrop(key.publicKey())).accountId();
 const uploaded = await run(sdk.Operation.uploadContractWasm({ wasm: readFileSync(module) }));
-const wasmHash = uploaded.returnValue.bytes();
+const wasmHash = Buffer.from(sdk.scValToNative(uploaded.returnValue));
 const address = new sdk.Address(key.publicKey());
 const made = await run(sdk.Operation.createCustomContract({ address, wasmHash }));
 const contract = sdk.Address.fromScVal(made.returnValue).toString();

@@ -1,0 +1,156 @@
+//! What JSON answers have for a value of a column, from the name of its type in SQL (`docs/programs.md` has the table).
+
+/// What stands in an answer; in each place it may be null.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// true or false.
+    Boolean,
+    /// A number.
+    Number,
+    /// A number up to 2^53 − 1 in magnitude, else its digits as text.
+    Integer,
+    /// Text.
+    Text,
+    /// An array.
+    List(Box<Kind>),
+    /// An object with keys of any name, and such values.
+    Map(Box<Kind>),
+    /// An object with these members.
+    Record(Vec<(String, Kind)>),
+    /// Anything.
+    Any,
+}
+
+impl Kind {
+    /// Of a type as DuckDB spells it. What is not known may be anything.
+    pub fn of(name: &str) -> Self {
+        let mut rest = name.trim();
+        match read(&mut rest) {
+            Some(kind) if rest.trim().is_empty() => kind,
+            _ => Self::Any,
+        }
+    }
+}
+
+fn read(rest: &mut &str) -> Option<Kind> {
+    *rest = rest.trim_start();
+    let end = rest.find(|letter: char| !(letter.is_ascii_alphanumeric() || "_ ".contains(letter)));
+    let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+    *rest = after;
+    let mut kind = match word.trim() {
+        "STRUCT" => {
+            let mut members = Vec::new();
+            taken(rest, '(')?;
+            loop {
+                let name = member(rest)?;
+                members.push((name, read(rest)?));
+                match next(rest)? {
+                    ',' => {}
+                    ')' => break,
+                    _ => return None,
+                }
+            }
+            Kind::Record(members)
+        }
+        "MAP" => {
+            taken(rest, '(')?;
+            read(rest)?;
+            taken(rest, ',')?;
+            let values = read(rest)?;
+            taken(rest, ')')?;
+            Kind::Map(Box::new(values))
+        }
+        "DECIMAL" => {
+            let (_, after) = rest.split_once(')')?;
+            *rest = after;
+            Kind::Integer
+        }
+        "BOOLEAN" => Kind::Boolean,
+        "TINYINT" | "UTINYINT" | "SMALLINT" | "USMALLINT" | "INTEGER" | "UINTEGER" => Kind::Number,
+        "BIGINT" | "UBIGINT" | "HUGEINT" | "UHUGEINT" => Kind::Integer,
+        "VARCHAR" | "BLOB" | "UUID" | "DATE" | "TIME" | "INTERVAL" => Kind::Text,
+        word if word.starts_with("TIMESTAMP") => Kind::Text,
+        "JSON" => Kind::Any,
+        _ => return None,
+    };
+    // A list of such values; arrays of SQL have a length there.
+    while rest.starts_with('[') {
+        let (_, after) = rest.split_once(']')?;
+        *rest = after;
+        kind = Kind::List(Box::new(kind));
+    }
+    Some(kind)
+}
+
+/// The name of a member: bare, or between quotation marks, where one of them stands for itself when it is doubled.
+fn member(rest: &mut &str) -> Option<String> {
+    *rest = rest.trim_start();
+    if !rest.starts_with('"') {
+        let (name, after) = rest.split_once(' ')?;
+        *rest = after;
+        return Some(name.to_owned());
+    }
+    let mut name = String::new();
+    let mut letters = rest.char_indices().skip(1).peekable();
+    while let Some((at, letter)) = letters.next() {
+        if letter != '"' {
+            name.push(letter);
+        } else if letters.next_if(|(_, next)| *next == '"').is_some() {
+            name.push('"');
+        } else {
+            *rest = &rest[at + 1..];
+            return Some(name);
+        }
+    }
+    None
+}
+
+fn next(rest: &mut &str) -> Option<char> {
+    *rest = rest.trim_start();
+    let letter = rest.chars().next()?;
+    *rest = &rest[letter.len_utf8()..];
+    Some(letter)
+}
+
+fn taken(rest: &mut &str, wanted: char) -> Option<()> {
+    (next(rest)? == wanted).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_read_as_duckdb_spells_them() {
+        let list = |of| Kind::List(Box::new(of));
+        for (name, kind) in [
+            ("BOOLEAN", Kind::Boolean),
+            ("UINTEGER", Kind::Number),
+            ("HUGEINT", Kind::Integer),
+            ("DECIMAL(38,0)", Kind::Integer),
+            ("TIMESTAMP", Kind::Text),
+            ("TIMESTAMP WITH TIME ZONE", Kind::Text),
+            ("BLOB[][3]", list(list(Kind::Text))),
+            ("MAP(VARCHAR, HUGEINT[])", Kind::Map(Box::new(list(Kind::Integer)))),
+            ("STRUCT(a JSON[], b POINT_2D)", Kind::Any),
+            ("STRUCT(a JSON[])", Kind::Record(vec![("a".to_owned(), list(Kind::Any))])),
+            (
+                "STRUCT(a INTEGER, \"b \"\"c, (\" STRUCT(x MAP(UBIGINT, BLOB))[], \"\" BOOLEAN)",
+                Kind::Record(vec![
+                    ("a".to_owned(), Kind::Number),
+                    (
+                        "b \"c, (".to_owned(),
+                        list(Kind::Record(vec![("x".to_owned(), Kind::Map(Box::new(Kind::Text)))])),
+                    ),
+                    (String::new(), Kind::Boolean),
+                ]),
+            ),
+            ("JSON", Kind::Any),
+            ("", Kind::Any),
+            ("STRUCT(", Kind::Any),
+            ("INTEGER x", Kind::Any),
+        ] {
+            assert_eq!(Kind::of(name), kind, "{name}");
+        }
+    }
+}

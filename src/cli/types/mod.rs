@@ -1,0 +1,161 @@
+//! `orrery types`: the rows of tables as types of the languages that read them.
+
+mod column;
+mod python;
+mod typescript;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::remote::Remote;
+use super::{Failure, output};
+use column::Kind;
+
+/// Print types for the rows of your tables
+///
+/// They are those of a query's answer (`POST /rest/retroshade/query`, format rows): one type for each table that
+/// you may read, its name made of those of project and table.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  orrery types --lang ts > tables.ts
+  orrery types --lang python --project market > tables.py")]
+pub struct Types {
+    /// The language
+    #[arg(long, value_enum)]
+    lang: Language,
+    /// Only the tables of this project
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Language {
+    /// TypeScript
+    Ts,
+    /// Python, 3.8 and later
+    Python,
+}
+
+/// A table's rows.
+struct Table {
+    /// Name of the type, which no other table has.
+    name: String,
+    /// What the table is called in queries.
+    called: String,
+    /// In their order.
+    columns: Vec<(String, Kind)>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    table_name: String,
+    project_name_plain: String,
+}
+
+#[derive(Deserialize)]
+struct Described {
+    table_name: String,
+    column_name: String,
+    data_type: String,
+}
+
+/// Columns of all tables under the names that the list of tables gives them.
+const COLUMNS: &str = "select table_name, column_name, data_type from information_schema.columns \
+                       where table_schema = 'retroshade' order by table_name, ordinal_position";
+/// Columns of as many tables as an owner may read; an answer has fewer rows unless it is asked for more.
+const MOST_COLUMNS: u32 = 100_000;
+
+impl Types {
+    pub fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let listed: Vec<Listed> = read(remote.get("retroshade/tables")?.json()?)?;
+        let question = json!({ "query": COLUMNS, "max_rows": MOST_COLUMNS });
+        let described: Vec<Described> = read(remote.post("retroshade/query", &question)?.json()?)?;
+        let mut columns: BTreeMap<String, Vec<(String, Kind)>> = BTreeMap::new();
+        for Described { table_name, column_name, data_type } in described {
+            columns.entry(table_name).or_default().push((column_name, Kind::of(&data_type)));
+        }
+        let wanted = listed.into_iter().filter(|table| {
+            self.project.as_ref().is_none_or(|project| *project == table.project_name_plain)
+        });
+        let mut names = BTreeSet::new();
+        let mut tables = Vec::new();
+        for Listed { table_name, project_name_plain } in wanted {
+            // One that was made after the list has no columns here, and the next call shows it.
+            let Some(columns) = columns.remove(&table_name) else { continue };
+            let called = format!("{project_name_plain}_{}", target(&table_name));
+            let name = free(&pascal(&called), &mut names);
+            tables.push(Table { name, called, columns });
+        }
+        if tables.is_empty() {
+            return Err(Failure::failed(match &self.project {
+                Some(project) => {
+                    format!("there is no table of a project '{project}' that you may read")
+                }
+                None => "there is no table that you may read: programs make them".to_owned(),
+            }));
+        }
+        tables.sort_by(|a, b| a.name.cmp(&b.name));
+        output::print(&match self.lang {
+            Language::Ts => typescript::of(&tables),
+            Language::Python => python::of(&tables),
+        })
+    }
+}
+
+fn read<T: for<'de> Deserialize<'de>>(answer: Value) -> Result<T, Failure> {
+    serde_json::from_value(answer).map_err(|error| {
+        Failure::failed(format!("the service's answer is not understood: {error}"))
+    })
+}
+
+/// Of `program_7_deposit` the part that the program chose.
+fn target(table: &str) -> &str {
+    let rest = table.strip_prefix("program_").unwrap_or(table);
+    match rest.split_once('_') {
+        Some((number, target)) if number.bytes().all(|byte| byte.is_ascii_digit()) => target,
+        _ => table,
+    }
+}
+
+/// `market_trade` as `MarketTrade`: a name in every language.
+fn pascal(name: &str) -> String {
+    let words =
+        name.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|it| !it.is_empty());
+    let capital = |word: &str| {
+        let (first, rest) = word.split_at(1);
+        format!("{}{rest}", first.to_ascii_uppercase())
+    };
+    let joined: String = words.map(capital).collect();
+    match joined.starts_with(|letter: char| letter.is_ascii_alphabetic()) {
+        true => joined,
+        false => format!("Table{joined}"),
+    }
+}
+
+/// The name, with a number when it is taken.
+fn free(name: &str, taken: &mut BTreeSet<String>) -> String {
+    let numbered = (2..).map(|number| format!("{name}{number}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    let free = names.find(|name| !taken.contains(name)).unwrap_or_else(|| name.to_owned());
+    taken.insert(free.clone());
+    free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_names_in_every_language_and_each_is_one() {
+        assert_eq!(target("program_12_big_deposit"), "big_deposit");
+        assert_eq!(target("programs"), "programs");
+        assert_eq!(pascal("market_trade"), "MarketTrade");
+        assert_eq!(pascal("1-a b"), "Table1AB");
+        assert_eq!(pascal("é"), "Table");
+        let mut taken = BTreeSet::new();
+        assert_eq!(["A", "A", "B"].map(|name| free(name, &mut taken)), ["A", "A2", "B"]);
+    }
+}

@@ -1,0 +1,83 @@
+//! Types of tables: what is printed is what rows are.
+
+use std::fs;
+use std::process::Command;
+
+use crate::common::signal::Signal;
+use crate::harness::{Service, orrery, run, until};
+
+/// Compares rows with the types that were printed, and is told of a row that is wrong.
+const CONFORMS: &str = r#"
+import json, runpy, sys, typing
+
+def conforms(value, kind):
+    if kind is typing.Any:
+        return True
+    origin, inside = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Union:
+        return any(conforms(value, one) for one in inside)
+    if origin is list:
+        return isinstance(value, list) and all(conforms(one, inside[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(conforms(one, inside[1]) for one in value.values())
+    if typing.is_typeddict(kind):
+        members = typing.get_type_hints(kind)
+        return isinstance(value, dict) and members.keys() == value.keys() and all(
+            conforms(value[name], one) for name, one in members.items())
+    return type(value) is kind
+
+row = runpy.run_path(sys.argv[1])["MarketTrade"]
+rows = json.load(open(sys.argv[2]))
+assert rows and all(conforms(one, row) for one in rows), rows
+assert not conforms({**rows[0], "price": "text"}, row)
+assert not conforms({**rows[0], "more": 1}, row)
+"#;
+
+#[test]
+fn types_of_tables_are_those_of_their_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let (demo, _) = Service::demo_with(at, &["--close-time", "200"]);
+    let token = run(at, &["token", "issue", "--data-dir", "d", "--sub", "demo"]).stdout;
+    let stranger = run(at, &["token", "issue", "--data-dir", "d", "--sub", "stranger"]).stdout;
+    let base = format!("http://{}/rest", demo.address);
+    let asked = |token: &str, arguments: &[&str]| -> crate::harness::Ran {
+        let mut command = orrery(at);
+        command.args(arguments).env("ORRERY_BASE", &base).env("ORRERY_JWT", token.trim());
+        command.output().unwrap().into()
+    };
+    let rows = until("there is a trade", || {
+        let ran = asked(&token, &["query", "select * from market_trade limit 50"]);
+        (ran.code == 0 && ran.stdout.contains("maker")).then_some(ran.stdout)
+    });
+    let typescript = asked(&token, &["types", "--lang", "ts"]);
+    assert_eq!(typescript.code, 0, "{}", typescript.stderr);
+    for line in [
+        "export interface MarketTrade {",
+        "  _ledger: Integer | null;",
+        "  _ledger_closed_at: string | null;",
+        "  amount: Integer | null;",
+        "  price: number | null;",
+        "  taker: string | null;",
+    ] {
+        assert!(typescript.stdout.lines().any(|it| it == line), "{line}\n{}", typescript.stdout);
+    }
+    assert_eq!(asked(&token, &["types", "--lang", "ts"]).stdout, typescript.stdout);
+    let python = asked(&token, &["types", "--lang", "python", "--project", "market"]);
+    assert_eq!(python.code, 0, "{}", python.stderr);
+    fs::write(at.join("tables.py"), &python.stdout).unwrap();
+    fs::write(at.join("rows.json"), rows).unwrap();
+    let mut judge = Command::new("python3");
+    judge.args(["-c", CONFORMS, "tables.py", "rows.json"]).current_dir(at);
+    match judge.output() {
+        Ok(judged) => {
+            let said = String::from_utf8_lossy(&judged.stderr);
+            assert!(judged.status.success(), "{}\n{said}", python.stdout);
+        }
+        Err(error) => println!("skipped: Python cannot be run: {error}"),
+    }
+    asked(&token, &["types", "--lang", "ts", "--project", "nothing"])
+        .refuses(1, &["no table of a project 'nothing'"]);
+    asked(&stranger, &["types", "--lang", "ts"]).refuses(1, &["no table that you may read"]);
+    assert_eq!(demo.stop(Signal::INT), Some(0));
+}
