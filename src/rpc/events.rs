@@ -174,7 +174,9 @@ impl Rpc {
             limit,
             selections: &selections,
         };
-        let Events { events, end } = self.find_to_show(&wanted, format, allowed)?;
+        let page = self.find_to_show(&wanted, format, allowed)?;
+        let is_whole = page.is_whole(limit);
+        let Events { events, end } = page;
         let cursor = match (end, events.last()) {
             (End::Full, Some(event)) => event.id,
             (End::Behind(id), _) => id,
@@ -191,7 +193,8 @@ impl Rpc {
             oldest_ledger_close_time: range.oldest_closed_at.to_string(),
         })?;
         answer.close('}');
-        Ok(answer.finish().lasting())
+        let answer = answer.finish();
+        Ok(if is_whole { answer.lasting() } else { answer })
     }
 }
 

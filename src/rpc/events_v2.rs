@@ -179,6 +179,7 @@ impl Rpc {
             }
         };
         let (mut events, mut status) = (Vec::new(), status);
+        let mut is_whole = true;
         if let Some(ledgers) = page {
             let selections = selections(&scan.filters);
             let wanted = Wanted {
@@ -188,7 +189,9 @@ impl Rpc {
                 limit,
                 selections: &selections,
             };
-            let Events { events: found, end } = self.find_to_show(&wanted, format, allowed)?;
+            let page = self.find_to_show(&wanted, format, allowed)?;
+            is_whole = page.is_whole(limit);
+            let Events { events: found, end } = page;
             match (end, found.last()) {
                 (End::Full, Some(event)) => scan.behind = Some(event.id),
                 (End::Behind(id), _) => scan.behind = Some(id),
@@ -210,7 +213,8 @@ impl Rpc {
             latest_ledger: latest,
         })?;
         answer.close('}');
-        Ok(answer.finish().lasting())
+        let answer = answer.finish();
+        Ok(if is_whole { answer.lasting() } else { answer })
     }
 }
 

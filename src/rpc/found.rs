@@ -102,6 +102,18 @@ pub(super) struct Events {
     pub end: End,
 }
 
+impl Events {
+    /// Whether it ends where it does for everybody: at so many events or at the end, and not because of what this
+    /// call might cost.
+    pub(super) fn is_whole(&self, limit: usize) -> bool {
+        match self.end {
+            End::All => true,
+            End::Full => self.events.len() == limit,
+            End::Behind(_) => false,
+        }
+    }
+}
+
 /// Where a page ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {

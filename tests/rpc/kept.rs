@@ -1,10 +1,12 @@
 //! Answers are kept until the store changes, and no longer: a server that was asked at every ledger says what one says
 //! that has never been asked before.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use orrery::decode::decode;
 use orrery::rpc::{Allowed, Params, Rpc, Settings};
+use orrery::store::Bounds;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
@@ -56,5 +58,36 @@ fn answers_do_not_outlive_what_they_say() {
             before = answers;
         }
         assert!(changes >= (chain.ledgers.len() - 1) * 3, "{}: {changes}", chain.name);
+    }
+}
+
+#[test]
+fn a_page_that_was_cut_short_for_one_caller_is_not_that_of_others() {
+    let chain = Chain::made();
+    let (asked, never_asked) = (World::of(&chain), World::of(&chain));
+    let view = decode(&chain.ledgers[0], chain.network.id()).unwrap();
+    let first = view.header.sequence.0;
+    let poor = |bytes: usize| match bytes > 2000 {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    let few = Bounds { records: 1, ..Bounds::NONE };
+    for (method, params) in [
+        ("getEvents", json!({ "startLedger": first, "pagination": { "limit": 100 } })),
+        ("getEventsV2", json!({ "minLedger": first, "limit": 100 })),
+    ] {
+        let count = |page: &Value| page["events"].as_array().unwrap().len();
+        let whole = never_asked.call(method, &params).unwrap();
+        for allowed in [
+            Allowed { goes_on: &poor, ..Allowed::ANYTHING },
+            Allowed { bounds: few, ..Allowed::ANYTHING },
+        ] {
+            let short = asked.call_within(method, &params, allowed).unwrap();
+            assert!(count(&short) < count(&whole), "{method}: {}", count(&whole));
+        }
+        assert_eq!(asked.call(method, &params).unwrap(), whole, "{method}");
+        // And what was kept is not sent to those who may not have so much.
+        let allowed = Allowed { goes_on: &poor, ..Allowed::ANYTHING };
+        assert!(count(&asked.call_within(method, &params, allowed).unwrap()) < count(&whole));
     }
 }
