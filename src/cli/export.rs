@@ -142,7 +142,7 @@ impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
-            "ledgers {} to {} are exported: {} new ledgers, {} events, {} transactions; {} files in all",
+            "between ledgers {} and {}: {} ledgers that were not exported before, {} events, {} transactions; {} files in all",
             self.from,
             self.to,
             output::count(self.new_ledgers),

@@ -23,7 +23,12 @@ impl Json {
     /// # Errors
     /// When it cannot be spelled.
     pub fn of(value: &impl Serialize) -> Result<Self, RpcError> {
-        Ok(serde_json::to_string(value)?.into())
+        Ok(Self::written(serde_json::to_string(value)?))
+    }
+
+    /// Text that is one JSON value already.
+    fn written(text: String) -> Self {
+        Self { text, lasts: false }
     }
 
     /// The text.
@@ -42,16 +47,9 @@ impl Json {
     }
 }
 
-/// Text that is JSON.
-impl From<String> for Json {
-    fn from(text: String) -> Self {
-        Self { text, lasts: false }
-    }
-}
-
 impl From<Box<RawValue>> for Json {
     fn from(value: Box<RawValue>) -> Self {
-        Box::<str>::from(value).into_string().into()
+        Self::written(Box::<str>::from(value).into_string())
     }
 }
 
@@ -72,7 +70,7 @@ impl Writer {
 
     /// What was written, which is one whole value.
     pub(super) fn finish(self) -> Json {
-        self.0.into()
+        Json::written(self.0)
     }
 
     /// What was written, if it is no whole value yet.
