@@ -400,6 +400,10 @@ impl Backfills {
             if written.waiting_changed {
                 self.trouble.report();
             }
+            if written.ledgers < ledgers.len() {
+                work.backfill = backfill;
+                return Ok(());
+            }
         }
         after.iter().for_each(|passed| passed.of(&mut backfill));
         if let Some(because) = stops {

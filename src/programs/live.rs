@@ -1,4 +1,5 @@
-//! Programs on new ledgers: takes them from the feed, one program and one ledger at a turn.
+//! Programs on new ledgers: takes them from the feed, one program at a turn, and of a program that is behind as many
+//! ledgers as a turn has time for. What their runs left is one write.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,18 +8,20 @@ use super::ProgramError;
 use super::begun::Begun;
 use super::feeder::Feeder;
 use super::lanes::{Lane, SHORT_TURN, Turn, TurnClock};
-use super::manifest::{Manifest, Part};
+use super::manifest::{Manifest, Part, Progress};
 use super::records::RunSource;
 use super::registry::{Entry, Registry, put_progress};
-use super::runner::{Effects, RETRY, Runner, TurnLimits};
+use super::runner::{Effects, PART_BYTES, RETRY, Runner, TurnLimits};
 use super::trouble::Trouble;
 use super::waiting::Due;
-use super::writing::{WrittenRuns, Wrote};
+use super::writing::{MOST_ERRORS_IN_A_ROW, WrittenRuns, Wrote, errors_in_a_row};
 use crate::domain::{LedgerRange, LedgerSet, ProgramId};
 use crate::store::{FedLedger, TransactionPosition, program_consumer};
 
 /// Ledgers that are looked at in one turn.
 const LOOKED_AT: usize = 256;
+/// Ledgers that are looked at for the next one with runs once there was one in a turn.
+const LOOKED_AT_AHEAD: usize = 32;
 /// Ledgers without runs after which it is written how far a program has got.
 const UNWRITTEN: usize = 1000;
 
@@ -104,48 +107,115 @@ impl Live {
         let goes_on = |effects: &Effects| {
             effects.place > progress.place && effects.contracts == manifest.contracts
         };
-        let effects = match self.begun.take(entry.id, goes_on) {
+        let first = match self.begun.take(entry.id, goes_on) {
             Some(begun) => begun,
             None => match self.next_with_transactions(entry, &manifest, progress.place)? {
-                Next::Ledger(FedLedger { place, ledger, .. }) => {
-                    let mut effects = Effects::none(&manifest, ledger, RunSource::Live);
-                    effects.place = place;
-                    let part = progress.part.filter(|part| part.place == place);
-                    effects.rest = part
-                        .map(|part| TransactionPosition { ledger, application_order: part.from });
-                    effects
-                }
+                Next::Ledger(fed) => effects_of(&manifest, fed, progress.part),
                 Next::More => return Ok(Turn::Worked { held_up: false }),
                 Next::Nothing => return self.run_again(entry, &manifest, lane),
             },
         };
         let clock = TurnClock::start();
         let limits = TurnLimits { until: clock.end(), may_ask: lane.may_ask() };
-        let effects = self.runner.run(entry, &manifest.contracts, effects, limits)?;
-        if self.runner.store.is_lost(&program_consumer(entry.id), effects.ledger) {
-            // Retention was here first: what was read may not be all there was.
-            self.passed(entry, &manifest, effects.place, 1, &LedgerSet::default())?;
-            return Ok(Turn::Worked { held_up: clock.held_up() });
+        let mut ran = Vec::new();
+        // What has been run is written whatever comes after it.
+        let failed = self.run_turn(entry, &manifest, &progress, first, limits, &mut ran).err();
+        if !ran.is_empty() {
+            self.write(entry, &ran)?;
         }
-        let turn = Turn::Worked { held_up: clock.held_up() };
-        let effects = match effects.rest {
-            None => effects,
-            Some(_) => match self.begun.keep(entry.id, effects) {
-                None => return Ok(turn),
-                Some(effects) => effects,
-            },
-        };
-        let place = effects.place;
-        let ledger = std::slice::from_ref(&effects);
-        let wrote = self.runner.write(entry, ledger, |progress, effects, _, _| {
+        failed.map_or(Ok(Turn::Worked { held_up: clock.held_up() }), Err)
+    }
+
+    /// Writes what the runs on some ledgers left, and how far the program has got.
+    fn write(&self, entry: &Entry, ran: &[Effects]) -> Result<(), ProgramError> {
+        let wrote = self.runner.write(entry, ran, |progress, effects, _, _| {
+            let place = effects.place;
             progress.part = effects.rest.map(|rest| Part { place, from: rest.application_order });
             if progress.part.is_none() {
                 progress.place = progress.place.max(place);
             }
             None
-        })?;
-        self.wrote(entry, &wrote);
-        Ok(turn)
+        });
+        if !matches!(&wrote, Ok(Wrote::Runs(written)) if written.ledgers == ran.len()) {
+            // What was begun comes after a ledger whose runs are made again.
+            self.begun.forget(entry.id);
+        }
+        self.wrote(entry, &wrote?);
+        Ok(())
+    }
+
+    /// Runs a program on a ledger, and on those after it while there is time and room. What is to be written of
+    /// each is added to `ran`.
+    fn run_turn(
+        &self,
+        entry: &Entry,
+        manifest: &Manifest,
+        progress: &Progress,
+        first: Effects,
+        limits: TurnLimits,
+        ran: &mut Vec<Effects>,
+    ) -> Result<(), ProgramError> {
+        let consumer = program_consumer(entry.id);
+        let (mut errors, mut bytes) = (progress.errors_in_a_row, 0);
+        let mut next = Some(first);
+        while let Some(effects) = next.take() {
+            let effects = self.runner.run(entry, &manifest.contracts, effects, limits)?;
+            if self.runner.store.is_lost(&consumer, effects.ledger) {
+                // Retention was here first: what was read may not be all there was. A turn that has ledgers to write
+                // leaves this one to the next turn.
+                if ran.is_empty() {
+                    self.passed(entry, manifest, effects.place, 1, &LedgerSet::default())?;
+                }
+                return Ok(());
+            }
+            let is_whole_ledger = effects.rest.is_none();
+            let effects = match is_whole_ledger {
+                true => effects,
+                false => match self.begun.keep(entry.id, effects) {
+                    None => return Ok(()),
+                    Some(effects) => effects,
+                },
+            };
+            errors = errors_in_a_row(errors, effects.runs.iter().map(|run| &run.execution));
+            bytes += effects.bytes;
+            let (place, schema) = (effects.place, effects.schema.clone());
+            ran.push(effects);
+            if !is_whole_ledger
+                || bytes >= PART_BYTES
+                || errors >= MOST_ERRORS_IN_A_ROW
+                || Instant::now() >= limits.until
+            {
+                return Ok(());
+            }
+            next = self.next_in_turn(&consumer, manifest, place)?.map(|fed| {
+                let mut effects = effects_of(manifest, fed, None);
+                effects.schema = schema;
+                effects
+            });
+        }
+        Ok(())
+    }
+
+    /// The next ledger in which one of the contracts was touched, where nothing has to be noted of those before it.
+    fn next_in_turn(
+        &self,
+        consumer: &str,
+        manifest: &Manifest,
+        after: u64,
+    ) -> Result<Option<FedLedger>, ProgramError> {
+        let store = &self.runner.store;
+        for fed in store.fed_after(after, LOOKED_AT_AHEAD) {
+            if store.is_lost(consumer, fed.ledger) {
+                return Ok(None);
+            }
+            if store.touches(fed.ledger, &manifest.contracts)? {
+                return Ok(Some(fed));
+            }
+            if !self.runner.is_whole(fed.ledger, &manifest.contracts)? {
+                return Ok(None);
+            }
+        }
+        Ok(None)
     }
 
     /// Makes runs again for which there was not enough stored when they were made first.
@@ -265,4 +335,14 @@ impl Live {
         self.trouble.report();
         Ok(Turn::Idle)
     }
+}
+
+/// The runs on a ledger of the feed before they are made: on all of it, or on the part that is left.
+fn effects_of(manifest: &Manifest, fed: FedLedger, part: Option<Part>) -> Effects {
+    let FedLedger { place, ledger, .. } = fed;
+    let mut effects = Effects::none(manifest, ledger, RunSource::Live);
+    effects.place = place;
+    let part = part.filter(|part| part.place == place);
+    effects.rest = part.map(|part| TransactionPosition { ledger, application_order: part.from });
+    effects
 }

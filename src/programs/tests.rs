@@ -5,6 +5,7 @@ mod asking;
 mod histories;
 mod missing;
 mod stops;
+mod together;
 mod trials;
 
 use std::collections::{BTreeMap, BTreeSet};

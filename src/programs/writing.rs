@@ -20,7 +20,8 @@ pub(super) const MOST_ERRORS_IN_A_ROW: u32 = 100;
 impl Runner {
     /// Writes what runs on some ledgers left, and what `also` says about the program after each of them, at
     /// once. Nothing in memory changes unless it is [`Wrote::Runs`]: that is also the rule for what `also`
-    /// has a hand in.
+    /// has a hand in. A ledger whose rows do not go together with those of the ledgers before it is not written, nor
+    /// is any after it: its runs are to be made again, on the tables as they are then.
     ///
     /// # Errors
     /// When nothing was written, or nobody knows.
@@ -45,9 +46,14 @@ impl Runner {
         for effects in ledgers {
             let mut new = self.new_runs(entry.id, effects)?;
             let (log, executions) = (progress.log, progress.executions);
-            changed |= self.account(&mut manifest, &mut progress, effects, &mut new)?;
+            match self.account(&mut manifest, &mut progress, effects, &new) {
+                Ok(grew) => changed |= grew,
+                Err(ProgramError::Outgrown(_)) if !drafts.is_empty() => break,
+                Err(error) => return Err(error),
+            }
             let (waits, over, given_up) = again(effects, &cell.waiting, &mut waiting);
             progress.given_up += given_up;
+            new.written.ledgers = 1;
             new.written.waiting_changed = !waits.is_empty() || !over.is_empty() || given_up > 0;
             written.add(&new.written);
             backfill = also(&mut progress, effects, &new.written, &new.executions);
@@ -109,13 +115,13 @@ impl Runner {
         Ok(new)
     }
 
-    /// Counts new runs; says whether the manifest has changed.
+    /// Counts new runs; says whether the manifest has changed. When this fails, nothing has.
     fn account(
         &self,
         manifest: &mut Manifest,
         progress: &mut Progress,
         effects: &Effects,
-        new: &mut NewRuns<'_>,
+        new: &NewRuns<'_>,
     ) -> Result<bool, ProgramError> {
         let mut changed = false;
         if !new.rows.is_empty() {
@@ -254,6 +260,8 @@ pub(super) enum Wrote {
 /// What was written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct WrittenRuns {
+    /// Ledgers, of those that were to be written.
+    pub ledgers: usize,
     pub executions: u64,
     pub errors: u64,
     pub rows: u64,
@@ -265,6 +273,7 @@ pub(super) struct WrittenRuns {
 
 impl WrittenRuns {
     fn add(&mut self, more: &Self) {
+        self.ledgers += more.ledgers;
         self.executions += more.executions;
         self.errors += more.errors;
         self.rows += more.rows;

@@ -267,6 +267,8 @@ fn file_error(path: &Path) -> impl Fn(io::Error) -> SandboxNetworkError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
     use crate::source::follow::{Fetched, LedgerSource};
 
@@ -401,6 +403,31 @@ mod tests {
         let times: Vec<_> =
             ledgers.iter().map(|xdr| crate::decode::header(xdr).unwrap().close_time).collect();
         assert!(times.is_sorted_by(|earlier, later| earlier < later), "{times:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_network_that_was_held_up_catches_up_with_the_clock() {
+        const START: u64 = 1_700_000_000_000;
+        let network = Network::from_name_or_passphrase("local");
+        let directory = tempfile::tempdir().unwrap();
+        let now = Arc::new(AtomicU64::new(START));
+        let clock: Clock = {
+            let now = Arc::clone(&now);
+            Arc::new(move || now.load(Ordering::Relaxed))
+        };
+        let opening = Opening { seed: 7, close_time: CLOSE_TIME, clock };
+        let mut source = open(directory.path(), &network, None, opening).unwrap().source;
+        let mut fetched = fetch_to(&mut source, LEDGERS_AT_ONCE).await;
+        now.fetch_add(10_000, Ordering::Relaxed);
+        for ledger in LEDGERS_AT_ONCE + 1..=LEDGERS_AT_ONCE + 12 {
+            now.fetch_add(1000, Ordering::Relaxed);
+            fetched.extend(fetch_to(&mut source, ledger).await);
+        }
+        let times: Vec<_> =
+            fetched.iter().map(|xdr| crate::decode::header(xdr).unwrap().close_time).collect();
+        let steps: Vec<_> = times.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(steps.iter().all(|step| (1..=2).contains(step)), "{steps:?}");
+        assert_eq!(times.last(), Some(&(now.load(Ordering::Relaxed) / 1000)), "{times:?}");
     }
 
     #[test]

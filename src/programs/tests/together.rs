@@ -1,0 +1,39 @@
+//! Ledgers that are run in one turn and written at once.
+
+use super::*;
+use crate::programs::backfill::State;
+
+#[test]
+fn a_row_that_does_not_go_with_those_before_fails_its_run_however_many_ledgers_a_turn_has() {
+    let text: Val = SymbolSmall::try_from_str("text").unwrap().into();
+    let code = module_emitting(&format!(
+        "(if (result i64) (i32.and (local.get $now) (i32.const 7))
+           (then (call $get_ledger_sequence)) (else (i64.const {})))",
+        text.get_payload().cast_signed()
+    ));
+    let one_by_one = Scene::new();
+    let id = one_by_one.deploy("ana", "seen", &code, market()).unwrap().id;
+    for ledger in FIRST..=LAST {
+        one_by_one.add(ledger, Durability::Synced);
+        one_by_one.settle();
+    }
+    let (expected, status) = (one_by_one.rows(id), one_by_one.status(id));
+    assert!(status.errors > 5 && expected.len() > 50, "{status:?}");
+
+    let behind = Scene::new();
+    let id = behind.deploy("ana", "seen", &code, market()).unwrap().id;
+    behind.add_all(FIRST..=LAST);
+    behind.settle();
+    assert_eq!(behind.rows(id), expected);
+    assert_eq!(behind.status(id).errors, status.errors);
+
+    let later = Scene::new();
+    later.add_all(FIRST..=LAST);
+    let id = later.deploy("ana", "seen", &code, market()).unwrap().id;
+    later.begin(id, FIRST, LAST).unwrap();
+    later.settle();
+    let backfill = later.backfill(id);
+    assert_eq!(backfill.state, State::Done, "{backfill:?}");
+    assert_eq!(later.rows(id), expected);
+    assert_eq!(later.status(id).errors, status.errors);
+}
