@@ -419,7 +419,7 @@ mod tests {
         let mut source = open(directory.path(), &network, None, opening).unwrap().source;
         let mut fetched = fetch_to(&mut source, LEDGERS_AT_ONCE).await;
         now.fetch_add(10_000, Ordering::Relaxed);
-        for ledger in LEDGERS_AT_ONCE + 1..=LEDGERS_AT_ONCE + 12 {
+        for ledger in LEDGERS_AT_ONCE + 1..=LEDGERS_AT_ONCE + 15 {
             now.fetch_add(1000, Ordering::Relaxed);
             fetched.extend(fetch_to(&mut source, ledger).await);
         }
