@@ -120,12 +120,18 @@ fn a_query_that_keeps_its_parser_busy_holds_up_no_other() {
         Question { milliseconds: 600_000, ..question(sql) }
     };
     let mut words = 1_000;
-    let takes = loop {
-        let begun = Instant::now();
-        let refused = answer(&other, &examiner, &timer, 1, &long(words));
-        assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
-        if begun.elapsed() > Duration::from_millis(300) {
-            break begun.elapsed();
+    let (text, takes) = loop {
+        let text = long(words);
+        let read = |_| {
+            let begun = Instant::now();
+            let refused = answer(&other, &examiner, &timer, 1, &text);
+            assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+            begun.elapsed()
+        };
+        // The first time is longer, as is any at which the machine is busy.
+        let takes = (0..3).map(read).min().unwrap();
+        if takes > Duration::from_millis(300) {
+            break (text, takes);
         }
         words *= 2;
         assert!(words < 1 << 24, "it is read in no time");
@@ -136,16 +142,22 @@ fn a_query_that_keeps_its_parser_busy_holds_up_no_other() {
         let busy = scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 texts.fetch_add(1, Ordering::Relaxed);
-                answer(&other, examiner, timer, 1, &long(words)).unwrap_err();
+                answer(&other, examiner, timer, 1, &text).unwrap_err();
             }
         });
         let is_held_up = |number: u32| {
+            let read_now = || texts.load(Ordering::Relaxed);
             // Until the next text begins, and is with the parser.
-            let before = texts.load(Ordering::Relaxed);
-            while texts.load(Ordering::Relaxed) == before {
-                std::thread::yield_now();
+            loop {
+                let before = read_now();
+                while read_now() == before {
+                    std::thread::yield_now();
+                }
+                std::thread::sleep(takes / 8);
+                if read_now() == before + 1 {
+                    break;
+                }
             }
-            std::thread::sleep(takes / 20);
             let begun = Instant::now();
             let answer = answer(&reader, examiner, timer, 2, &question(format!("SELECT {number}")));
             assert!(answer.is_ok(), "{answer:?}");
