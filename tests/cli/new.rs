@@ -143,7 +143,7 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
     .chain(["a".repeat(65)])
     {
         let ran = run(at, &["new", "--", &name]);
-        ran.refuses(2, &[&format!("'{name}' is no name for a project")]);
+        ran.refuses(2, &[&format!("the name of the project is '{name}")]);
     }
     for arguments in [
         &["new"][..],
@@ -173,7 +173,7 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
     let nothing_new = names_in(at);
     run(at, &["new", "full"]).refuses(1, &["full is there and not empty", "--dir"]);
     run(at, &["new", "file"]).refuses(1, &["file cannot be a folder"]);
-    run(at, &["new", "a", "--dir", "no/such/a"]).refuses(1, &["cannot make no/such/a"]);
+    run(at, &["new", "a", "--dir", "no/such/a"]).refuses(1, &["no/such/a is to be made"]);
     run(at, &["new", "a", "--wasm", "nowhere.wasm"]).refuses(1, &["cannot read nowhere.wasm"]);
     run(at, &["new", "a", "--wasm", "full/notes"])
         .refuses(1, &["full/notes: this is not a WebAssembly module"]);

@@ -39,9 +39,12 @@ pub struct Row {
 impl<'a> Program<'a> {
     /// For a project of that name. None for an interface without functions, which there is not.
     pub fn new(project: &str, interface: &'a Interface) -> Option<Self> {
-        // A reader of storage is called by nobody's transaction, and what the network calls is no example.
-        let is_usual = |one: &&Function| !one.name.starts_with("__") && !one.parameters.is_empty();
-        let example = interface.functions.iter().find(is_usual).or(interface.functions.first())?;
+        // Functions that only read, which transactions seldom call, have few parameters; what begins with `__` is
+        // called by the network.
+        let usual = interface.functions.iter().filter(|one| !one.name.starts_with("__"));
+        let most = usual.clone().map(|one| one.parameters.len()).max();
+        let example = usual.clone().find(|one| Some(one.parameters.len()) == most);
+        let example = example.or(interface.functions.first())?;
         let contract = contract(project, &definitions::names(interface));
         Some(Self { interface, contract, example, row: Row::of(example, interface) })
     }
@@ -142,16 +145,16 @@ pub struct {} {{
     fn emit(&self) -> String {
         let Row { name, table, fields } = &self.row;
         let field = |(field, value): &(Field, String)| match field.name == *value {
-            true => format!("            {value},\n"),
-            false => format!("            {}: {value},\n", field.name),
+            true => value.clone(),
+            false => format!("{}: {value}", field.name),
         };
-        let fields: String = fields.iter().map(field).collect();
+        let fields: Vec<_> = fields.iter().map(field).collect();
+        let row = rust::literal(&format!("rows::{name}"), &fields, 8);
+        let own_line = if row.contains('\n') { "\n        " } else { "" };
         format!(
             "        // An example: a row of the table `{table}`. Rows of a call that fails go with it.
         #[cfg(feature = \"program\")]
-        rows::{name} {{
-{fields}        }}
-        .emit(&env);
+        {row}{own_line}.emit(&env);
 "
         )
     }

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use orrery::domain::ContractId;
-use orrery::programs::check_project;
 use orrery::programs::engine::contract_spec;
+use orrery::programs::{ProgramError, check_project};
 
 use super::remote::Remote;
 use super::{Failure, output};
@@ -62,7 +62,7 @@ impl New {
             }
             (None, None) => {
                 project::write(&folder, &project::example(&names))?;
-                return output::print(&next(&folder, None));
+                return output::print(&next(&folder, None, false));
             }
         };
         let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{whose}: {error}"));
@@ -74,47 +74,49 @@ impl New {
         let contract = self.contract.map(|contract| contract.to_string());
         let files = project::of_interface(&names, &program, contract.as_deref());
         project::write(&folder, &files)?;
-        output::print(&next(&folder, Some(&program.example.name)))
+        output::print(&next(&folder, Some(&program.example.name), contract.is_some()))
     }
 }
 
 /// The name of the library of a project, which is that of its module.
 fn module_name(project: &str) -> Result<String, Failure> {
-    let refused = |problem: &dyn std::fmt::Display| {
-        Failure::usage(format!(
-            "'{}' is no name for a project: {problem}",
-            output::harmless(project)
-        ))
+    let refused = |problem: &str| {
+        Err(Failure::usage(format!("the name of the project {}", output::harmless(problem))))
     };
-    check_project(project).map_err(|error| refused(&error))?;
+    match check_project(project) {
+        Ok(()) => {}
+        Err(ProgramError::Value { problem, .. }) => return refused(&problem),
+        Err(error) => return Err(Failure::usage(error.to_string())),
+    }
     let module = project.to_ascii_lowercase().replace('-', "_");
     if !module.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        return Err(refused(&"a package of Rust begins with a letter"));
+        return refused(&format!("is '{project}': packages of Rust begin with a letter"));
     }
     if !rust::is_name(&module) || LIBRARIES.contains(&module.as_str()) {
-        return Err(refused(&"Rust has it for itself, so give another"));
+        return refused(&format!("is '{project}', which Rust has for itself: give another name"));
     }
     if project::is_used(project) {
-        return Err(refused(&"a library that every program uses has it, so give another"));
+        return refused(&format!(
+            "is '{project}', as a library is called that it uses: give another name"
+        ));
     }
     Ok(module)
 }
 
-/// What to do next, in three lines.
-fn next(folder: &Path, example: Option<&str>) -> String {
+/// What to do next, in three lines. `filled` is the function with an example where all are empty.
+fn next(folder: &Path, filled: Option<&str>, contract_is_known: bool) -> String {
     let folder = folder.display();
-    let first = match example {
-        Some(function) => format!(
-            "fill in the functions in {folder}/src/lib.rs (`{function}` has an example of a row)"
-        ),
-        None => format!(
-            "look at {folder}/src/lib.rs, a contract that emits a row where it counts a vote"
-        ),
+    let first = match filled {
+        Some(function) => {
+            format!("fill in {folder}/src/lib.rs; `{function}` has an example of a row")
+        }
+        None => format!("look at {folder}/src/lib.rs, a contract that emits a row of each vote"),
     };
+    let contracts = if contract_is_known { "" } else { " CONTRACTS=C…" };
     format!(
         "{first}
-cd {folder} && make test && make build      # the first build needs: rustup target add wasm32v1-none
-make try CONTRACTS=C… && make deploy CONTRACTS=C…      # with ORRERY_JWT, a token of the service
+cd {folder} && make test && make build   # once before: rustup target add wasm32v1-none
+make try{contracts} && make deploy{contracts}   # with a token in ORRERY_JWT
 "
     )
 }

@@ -17,7 +17,8 @@ const OWN: [&str; 8] = ["client", "contract", "emitted", "env", "expected", "row
 /// `src/test.rs`
 pub fn source(program: &Program<'_>) -> String {
     let Program { interface, contract, example, row } = program;
-    let mut values = Values { interface, imports: Imports::default(), left: MOST_VALUES };
+    let mut values =
+        Values { interface, imports: Imports::default(), left: MOST_VALUES, indent: 4 };
     let mut taken: BTreeSet<String> = OWN.map(str::to_owned).into();
     let constructor = interface.functions.iter().find(|one| one.name == "__constructor");
     let constructor = constructor.map_or(&[][..], |one| &one.parameters);
@@ -33,13 +34,12 @@ pub fn source(program: &Program<'_>) -> String {
     let arguments: Vec<_> = locals.iter().map(|(_, local)| format!("&{local}")).collect();
     let fields = row.fields.iter().map(|(field, value)| {
         match locals.iter().find(|(name, _)| **name == field.name) {
-            Some((name, local)) if *name == local => format!("        {name},\n"),
-            Some((name, local)) => format!("        {name}: {local},\n"),
-            None => format!("        {}: {value},\n", field.name),
+            Some((name, local)) if *name == local => local.clone(),
+            Some((name, local)) => format!("{name}: {local}"),
+            None => format!("{}: {value}", field.name),
         }
     });
-    let expected =
-        format!("    let expected = {} {{\n{}    }};\n", row.name, fields.collect::<String>());
+    let expected = rust::literal(&row.name, &fields.collect::<Vec<_>>(), 4);
     let (name, table) = (&example.name, &row.table);
     let call = rust::list(&format!("client.{name}"), &arguments, ";", 4);
     let addresses = match values.imports.sdk.contains("Address") {
@@ -67,7 +67,8 @@ fn a_call_of_{name}_is_a_row() {{
     let env = start();
 {begin}    let contract = env.register({contract}, {given});
     let client = {contract}Client::new(&env, &contract);
-{text}{call}{expected}    assert_eq!(rows(&env), [row(&env, \"{table}\", expected)]);
+{text}{call}    let expected = {expected};
+    assert_eq!(rows(&env), [row(&env, \"{table}\", expected)]);
 }}
 ",
         rust::import("super::interface", &values.imports.own),
@@ -82,6 +83,8 @@ struct Values<'a> {
     imports: Imports,
     /// How many more may be made.
     left: usize,
+    /// Blanks before the line in which the next one stands.
+    indent: usize,
 }
 
 impl Values<'_> {
@@ -162,10 +165,12 @@ impl Values<'_> {
         match &definition.body {
             Body::Struct(fields) => {
                 let mut values = Vec::new();
+                self.indent += 4;
                 for Field { name, kind, .. } in fields {
                     values.push(format!("{name}: {}", self.value(kind)));
                 }
-                format!("{name} {{ {} }}", values.join(", "))
+                self.indent -= 4;
+                rust::literal(name, &values, self.indent)
             }
             Body::Tuple(fields) => {
                 let kinds: Vec<_> = fields.iter().map(|field| field.kind.clone()).collect();

@@ -1,8 +1,7 @@
 //! The files of a project, and how they come into a folder: all of them or none.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::Failure;
@@ -136,6 +135,9 @@ pub fn write(folder: &Path, files: &Files) -> Result<(), Failure> {
             ErrorKind::NotADirectory => {
                 Failure::failed(format!("{folder} cannot be a folder: there is a file"))
             }
+            ErrorKind::NotFound => {
+                Failure::failed(format!("the folder in which {folder} is to be made is not there"))
+            }
             _ => Failure::failed(format!("cannot make {folder}: {error}")),
         }
     };
@@ -146,12 +148,9 @@ pub fn write(folder: &Path, files: &Files) -> Result<(), Failure> {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),
     };
-    // As the folder of a user is, not private; the mask of the process applies. It goes when this fails.
-    let draft = tempfile::Builder::new()
-        .prefix(".orrery-new-")
-        .permissions(Permissions::from_mode(0o777))
-        .tempdir_in(&parent)
-        .map_err(failed)?;
+    // It goes when this fails.
+    let draft =
+        tempfile::Builder::new().prefix(".orrery-new-").tempdir_in(&parent).map_err(failed)?;
     for (path, text) in files {
         write_file(&draft.path().join(path), text).map_err(failed)?;
     }

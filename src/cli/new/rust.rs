@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 /// Characters of a line, as rustfmt has it.
 const WIDTH: usize = 100;
+/// Characters of fields that rustfmt leaves in one line.
+const LITERAL: usize = 18;
 
 /// What the SDK calls any error, and what contracts like to call their own.
 pub const ERROR: &str = "Error";
@@ -141,9 +143,14 @@ pub fn doc(text: &str, indent: usize) -> String {
 
 /// `use path::{…};` in the order and the lines in which rustfmt writes it; nothing for no names.
 pub fn import(path: &str, names: &BTreeSet<String>) -> String {
-    // Modules and functions stand before types.
+    // Modules and functions stand before types, and those before what looks like a constant.
+    let class = |name: &str| match name.starts_with(|it: char| it.is_ascii_uppercase()) {
+        true if name.bytes().any(|it| it.is_ascii_lowercase()) => 1,
+        true => 2,
+        false => 0,
+    };
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
-    names.sort_by_key(|name| (name.starts_with(|it: char| it.is_ascii_uppercase()), *name));
+    names.sort_by_key(|name| (class(name), *name));
     let list = match names.as_slice() {
         [] => return String::new(),
         [one] => return format!("use {path}::{one};\n"),
@@ -156,7 +163,7 @@ pub fn import(path: &str, names: &BTreeSet<String>) -> String {
     let mut lines = format!("use {path}::{{\n   ");
     let mut width = 3;
     for name in names {
-        if width + name.len() + 2 > WIDTH {
+        if width + name.len() + 2 >= WIDTH {
             lines.push_str("\n   ");
             width = 3;
         }
@@ -175,6 +182,17 @@ pub fn list(head: &str, items: &[String], tail: &str, indent: usize) -> String {
     let within = indent + 4;
     let items: String = items.iter().map(|item| format!("{:within$}{item},\n", "")).collect();
     format!("{:indent$}{head}(\n{items}{:indent$}){tail}\n", "", "")
+}
+
+/// `name { fields }`, in one line where rustfmt leaves it there, else with a line for each.
+pub fn literal(name: &str, fields: &[String], indent: usize) -> String {
+    let list = fields.join(", ");
+    if list.len() <= LITERAL && !list.contains('\n') {
+        return format!("{name} {{ {list} }}");
+    }
+    let within = indent + 4;
+    let fields: String = fields.iter().map(|field| format!("{:within$}{field},\n", "")).collect();
+    format!("{name} {{\n{fields}{:indent$}}}", "")
 }
 
 #[cfg(test)]
@@ -211,8 +229,8 @@ mod tests {
         assert_eq!(import("a", &names(0)), "");
         assert_eq!(import("a", &names(1)), "use a::Name10;\n");
         let mut mixed: BTreeSet<String> = names(2);
-        mixed.insert("vec".to_owned());
-        assert_eq!(import("a", &mixed), "use a::{vec, Name10, Name11};\n");
+        mixed.extend(["vec", "I256"].map(str::to_owned));
+        assert_eq!(import("a", &mixed), "use a::{vec, Name10, Name11, I256};\n");
         for count in 3..40 {
             let text = import("soroban_sdk", &names(count));
             assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
@@ -222,5 +240,8 @@ mod tests {
         let long = vec!["a".repeat(60), "b".repeat(60)];
         let expected = format!("f(\n    {},\n    {},\n);\n", long[0], long[1]);
         assert_eq!(list("f", &long, ";", 0), expected);
+        assert_eq!(literal("A", &["a".to_owned(), "b: 1".to_owned()], 4), "A { a, b: 1 }");
+        let inner = literal("A", &["a".repeat(19)], 8);
+        assert_eq!(inner, format!("A {{\n            {},\n        }}", "a".repeat(19)));
     }
 }
