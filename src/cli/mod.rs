@@ -12,6 +12,7 @@ mod failure;
 mod generate;
 mod grid;
 mod import;
+mod new;
 mod open;
 mod output;
 mod programs;
@@ -57,6 +58,7 @@ const EXAMPLES: &str = "Examples:
   orrery token issue --data-dir d --sub alice          let someone ask about them
   orrery serve --data-dir d --no-source                answer from what is stored
   orrery backup --data-dir d /mnt/backups              copy all of it, while it runs
+  orrery new votes                                     begin an indexing program of your own
 
 Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data directory is in use.";
 
@@ -97,6 +99,7 @@ enum Verb {
     #[command(flatten)]
     Program(programs::ProgramVerb),
     Types(types::Types),
+    New(new::New),
     #[command(hide = true)]
     Generate(generate::Generate),
     #[command(hide = true)]
@@ -126,6 +129,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Webhooks(verb) => verb.run(&remote),
         Verb::Program(verb) => verb.run(&remote),
         Verb::Types(verb) => verb.run(&remote),
+        Verb::New(verb) => verb.run(&remote),
         Verb::Generate(verb) => verb.run(),
         Verb::SqlWorker(verb) => verb.run(),
         Verb::Compile(verb) => verb.run(),

@@ -44,6 +44,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 pub use error::ProgramError;
+pub use names::check_project;
 pub use reading::ReadTable;
 pub use registry::Deploy;
 pub use status::ProgramStatus;

@@ -12,7 +12,10 @@ const MOST_CONTRACTS: usize = 200;
 const LONGEST_PROJECT: usize = 64;
 
 /// Whether a text can be the name of a project.
-pub(super) fn check_project(name: &str) -> Result<(), ProgramError> {
+///
+/// # Errors
+/// When it cannot, with what to give instead.
+pub fn check_project(name: &str) -> Result<(), ProgramError> {
     let usable = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let shown = excerpt(name);
     let problem = if !(1..=LONGEST_PROJECT).contains(&name.len()) || !name.bytes().all(usable) {

@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+pub use self::names::{INJECTED, snake_cases};
 use self::owners::Owners;
 pub use self::process::Timeouts;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};

@@ -13,13 +13,17 @@ use serde_json::json;
 use crate::common::client::HTTP;
 use crate::common::signal::Signal;
 use crate::harness::{Ran, Service, ledgers, orrery, run, until};
+use crate::wasm::compiler;
 
 /// The demo, which is running already.
 const STARTED: &str = "started";
+/// Needs a compiler for WebAssembly.
+const COMPILER: &str = "compiler";
 /// Needs the recorded ledgers, as the directory `lake`.
 const RECORDED: &str = "recorded";
-/// What no test has: the internet, hours for a build, systemd as the first process, root, Stellar's command line.
-const NOT_RUN: [&str; 5] = ["public-network", "build", "systemd", "root", "stellar-cli"];
+/// What no test has: the internet, hours for a build, systemd as the first process, root, Stellar's command line,
+/// another toolchain.
+const NOT_RUN: [&str; 6] = ["public-network", "build", "systemd", "root", "stellar-cli", "rustup"];
 
 /// Addresses in documents, and how many there are.
 const ADDRESSES: [&str; 3] = ["127.0.0.1:8484", "127.0.0.1:9100", "127.0.0.1:9000"];
@@ -67,19 +71,34 @@ fn blocks(document: &str) -> Vec<Block> {
     blocks
 }
 
-fn try_out(document: &str) {
+/// What was printed; none when there was nothing to run, or a part was left out.
+fn try_out(document: &str) -> Option<Ran> {
+    let blocks = blocks(document);
+    let compiler = match blocks.iter().any(|block| block.word == COMPILER) {
+        true => compiler(),
+        false => None,
+    };
+    let mut is_whole = true;
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let mut script = String::new();
-    for Block { word, text } in blocks(document) {
+    for Block { word, text } in blocks {
         match word.as_str() {
             "" => script.push_str(&text),
+            COMPILER if compiler.is_some() => script.push_str(&text),
+            COMPILER => {
+                is_whole = false;
+                check_spelling(document, &text);
+            }
             STARTED => assert!(
                 text.starts_with("orrery demo ") && text.contains("--data-dir my-network"),
                 "{text}"
             ),
             RECORDED => {
-                let Some(ledgers) = ledgers() else { continue };
+                let Some(ledgers) = ledgers() else {
+                    is_whole = false;
+                    continue;
+                };
                 std::os::unix::fs::symlink(ledgers.join("pubnet"), at.join("lake")).unwrap();
                 script.push_str(&text);
             }
@@ -88,7 +107,7 @@ fn try_out(document: &str) {
         }
     }
     if script.is_empty() {
-        return;
+        return None;
     }
     let (demo, _) = Service::demo_with(at, &["--close-time", "200"]);
     std::os::unix::fs::symlink("d", at.join("my-network")).unwrap();
@@ -113,9 +132,13 @@ fn try_out(document: &str) {
     }
     shell.args(["-c", &script]).current_dir(at).stdin(Stdio::null()).env("PATH", path);
     shell.env("ORRERY_BASE", format!("http://{}/rest", demo.address));
+    if let Some(compiler) = compiler {
+        compiler.apply(&mut shell);
+    }
     let ran: Ran = shell.output().unwrap().into();
     assert_eq!(ran.code, 0, "{document}\n{}\n{}", ran.stdout, ran.stderr);
     assert_eq!(demo.stop(Signal::INT), Some(0));
+    is_whole.then_some(ran)
 }
 
 /// The demo is as it is after some seconds: a few ledgers, a row, an account.
@@ -206,12 +229,34 @@ documents! {
     webhooks: "docs/webhooks.md",
 }
 
+/// Ends with rows.
+const TUTORIAL: &str = "docs/tutorial.md";
+
+#[test]
+fn tutorial() {
+    let Some(ran) = try_out(TUTORIAL) else { return };
+    assert!(ran.stdout.contains("1 passed; 0 failed"), "{}", ran.stdout);
+    // What was tried, and what the query answers.
+    let lines: Vec<serde_json::Value> =
+        ran.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let tried = lines.iter().find(|line| line["transactions"].is_array()).unwrap();
+    let exact =
+        |run: &&serde_json::Value| run["fidelity"] == "exact" && run["rows"][0]["table"] == "sale";
+    let runs = tried["transactions"].as_array().unwrap();
+    assert!(runs.iter().any(|run| exact(&run)), "{tried:#}");
+    assert!(runs.iter().all(|run| run["status"] == "success"), "{tried:#}");
+    let rows = lines.iter().find(|line| line[0]["sales"].is_u64()).unwrap();
+    assert!(rows[0]["taker"].as_str().is_some_and(|it| it.starts_with('G')), "{rows:#}");
+    assert!(ran.stdout.contains("export interface SalesSale {"), "{}", ran.stdout);
+}
+
 #[test]
 fn every_document_is_tried_and_leads_somewhere() {
     let names = std::fs::read_dir(root().join("docs")).unwrap().map(|it| it.unwrap().path());
     let documents: BTreeSet<PathBuf> =
         names.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
-    let tried: BTreeSet<_> = TRIED.iter().map(|path| root().join(path)).collect();
+    let tried = TRIED.iter().chain([&TUTORIAL]);
+    let tried: BTreeSet<_> = tried.map(|path| root().join(path)).collect();
     let missing: Vec<_> = documents.difference(&tried).collect();
     assert!(missing.is_empty(), "nobody tries {missing:?}");
     for document in &tried {

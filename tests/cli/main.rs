@@ -20,11 +20,13 @@ mod export;
 mod harness;
 mod modes;
 mod network;
+mod new;
 mod packaging;
 mod pasted;
 mod status_page;
 mod types;
 mod unit;
+mod wasm;
 
 use std::fs;
 use std::net::TcpListener;

@@ -18,6 +18,8 @@ use super::settings::{FEATURES, MOST_TABLE_ELEMENTS, MOST_TABLES};
 use super::targets::Targets;
 use crate::domain::{Hash32, excerpt, shortened};
 
+/// The section of a contract's spec (SEP-48).
+pub(super) const SPEC: &str = "contractspecv0";
 /// Nesting of a contract spec, as the network has it.
 const SPEC_DEPTH: u32 = 500;
 /// Structs of the spec times bytes of data: each struct's name is looked for in all of the data.
@@ -155,9 +157,7 @@ pub(super) fn check(code: &[u8], rules: &CheckRules) -> Result<ModuleFacts, Refu
     if code.len() > rules.size {
         return Err(Refused::TooLarge { size: code.len(), most: rules.size });
     }
-    if !code.starts_with(&PREAMBLE) {
-        return Err(Refused::NoModule(hex::encode(&code[..code.len().min(PREAMBLE.len())])));
-    }
+    begins_as_module(code)?;
     Validator::new_with_features(FEATURES).validate_all(code).map_err(|error| invalid(&error))?;
     let mut reader = Reader::default();
     for payload in Parser::new(0).parse_all(code) {
@@ -171,7 +171,15 @@ pub(super) fn check(code: &[u8], rules: &CheckRules) -> Result<ModuleFacts, Refu
     reader.facts(Hash32(Sha256::digest(code).into()), targets, rules)
 }
 
-fn invalid(error: &wasmparser::Error) -> Refused {
+/// Whether these are the bytes of a module at all.
+pub(super) fn begins_as_module(code: &[u8]) -> Result<(), Refused> {
+    match code.starts_with(&PREAMBLE) {
+        true => Ok(()),
+        false => Err(Refused::NoModule(hex::encode(&code[..code.len().min(PREAMBLE.len())]))),
+    }
+}
+
+pub(super) fn invalid(error: &wasmparser::Error) -> Refused {
     // It may quote names of the module, of any length.
     Refused::Invalid(shortened(&error.to_string(), LONGEST_REASON))
 }
@@ -276,7 +284,7 @@ impl Reader {
                 }
             }
             Payload::CustomSection(section) => match section.name() {
-                "contractspecv0" => self.spec.extend_from_slice(section.data()),
+                SPEC => self.spec.extend_from_slice(section.data()),
                 "contractenvmetav0" => self.env_meta.extend_from_slice(section.data()),
                 _ => {}
             },
@@ -342,7 +350,7 @@ impl Reader {
             let ScEnvMetaEntry::ScEnvMetaKindInterfaceVersion(version) = entry;
             version.protocol
         });
-        let spec: Vec<ScSpecEntry> = entries(&self.spec, "contractspecv0")?;
+        let spec: Vec<ScSpecEntry> = entries(&self.spec, SPEC)?;
         let is_struct = |entry: &&ScSpecEntry| matches!(entry, ScSpecEntry::UdtStructV0(_));
         let structs = spec.iter().filter(is_struct).count();
         let bytes: usize = self.data.iter().map(Vec::len).sum();
@@ -384,7 +392,10 @@ fn too_much(what: &str, most: &str) -> Failure {
 }
 
 /// The XDR values that stand one after the other in a section.
-fn entries<T: ReadXdr>(bytes: &[u8], section: &'static str) -> Result<Vec<T>, Refused> {
+pub(super) fn entries<T: ReadXdr>(
+    bytes: &[u8],
+    section: &'static str,
+) -> Result<Vec<T>, Refused> {
     let limits = Limits { depth: SPEC_DEPTH, len: bytes.len() };
     T::read_xdr_iter(&mut Limited::new(std::io::Cursor::new(bytes), limits))
         .collect::<Result<_, _>>()

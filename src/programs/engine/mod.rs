@@ -38,6 +38,7 @@ mod places;
 mod run;
 mod settings;
 mod snapshot;
+mod spec;
 mod targets;
 mod thread_clock;
 
@@ -74,6 +75,7 @@ pub use limits::Limits;
 pub use module::Module;
 pub use run::{GuestFault, Invocation, Outcome, Program, Recorded, RunError};
 pub use settings::{BACKGROUND_RUNS, CacheSettings, EngineSettings, THREAD_STACK};
+pub use spec::contract_spec;
 pub use targets::Targets;
 pub(super) use thread_clock::ThreadClock;
 

@@ -1,0 +1,391 @@
+//! A contract's interface as its module tells of it (SEP-48), read so that all of it can be written in Rust with
+//! `soroban-sdk`: what cannot be is refused here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stellar_xdr::{
+    ScSpecEntry, ScSpecEventDataFormat, ScSpecEventParamLocationV0, ScSpecEventV0,
+    ScSpecFunctionV0, ScSpecUdtStructFieldV0, ScSpecUdtStructV0, ScSpecUdtUnionCaseV0, ScSymbol,
+    StringM,
+};
+
+use super::kind::Kind;
+use super::rust;
+
+/// Characters of the name of a type, and of an event.
+const LONGEST_TYPE: usize = 60;
+const LONGEST_EVENT: usize = 32;
+
+/// Why an interface cannot be written in Rust: the rest of a sentence that begins with whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unwritable {
+    /// No function.
+    #[error("tells of no function: it has no section contractspecv0, or an empty one")]
+    NoFunction,
+    /// A name that is none in Rust, or that the SDK has taken.
+    #[error("calls {what} '{name:.60}', which is no name that it can have with soroban-sdk")]
+    Name {
+        /// What is called so.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// Two things of one name.
+    #[error("defines '{0:.60}' twice, each time otherwise")]
+    Twice(String),
+    /// A type that no value can have.
+    #[error("has a type '{0}' that nothing can be of, because it has no variant or holds itself")]
+    NoValue(String),
+    /// Something where the SDK cannot have it.
+    #[error("has {0}, which soroban-sdk cannot have there")]
+    Misplaced(String),
+}
+
+/// What a contract offers, and the types that it is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Interface {
+    /// Its functions, in its order.
+    pub functions: Vec<Function>,
+    /// Its types and events, in its order.
+    pub definitions: Vec<Definition>,
+    /// Types that are named in it, and defined neither there nor by the SDK.
+    pub undefined: BTreeSet<String>,
+    /// Types whose values cannot be compared with `==`.
+    pub incomparable: BTreeSet<String>,
+}
+
+/// A function of a contract.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// What its author says of it.
+    pub doc: String,
+    /// Its name.
+    pub name: String,
+    /// Its parameters; their names differ.
+    pub parameters: Vec<Field>,
+    /// What it returns, where that is said.
+    pub returns: Option<Kind>,
+}
+
+/// Something with a name and a type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// What its author says of it.
+    pub doc: String,
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: Kind,
+}
+
+/// A type or an event that the contract defines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Definition {
+    /// What its author says of it.
+    pub doc: String,
+    /// The library that it is said to come from; mostly empty.
+    pub lib: String,
+    /// Its name.
+    pub name: String,
+    /// The rest.
+    pub body: Body,
+}
+
+/// What a definition defines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// A struct with named fields.
+    Struct(Vec<Field>),
+    /// A struct whose fields have numbers for names.
+    Tuple(Vec<Field>),
+    /// A choice of variants.
+    Union(Vec<Variant>),
+    /// Numbers with names.
+    Enum(Vec<Case>),
+    /// Errors of the contract.
+    Errors(Vec<Case>),
+    /// An event.
+    Event {
+        /// The topics that it always begins with.
+        topics: Vec<String>,
+        /// How its data is written, in the SDK's word.
+        format: &'static str,
+        /// Its fields, and whether each is a topic.
+        fields: Vec<(Field, bool)>,
+    },
+}
+
+/// A variant of a union.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variant {
+    /// What its author says of it.
+    pub doc: String,
+    /// Its name.
+    pub name: String,
+    /// Types of its values.
+    pub values: Vec<Kind>,
+}
+
+/// A number with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// What its author says of it.
+    pub doc: String,
+    /// Its name.
+    pub name: String,
+    /// The number.
+    pub value: u32,
+}
+
+impl Interface {
+    /// Reads the entries of a module's spec.
+    ///
+    /// # Errors
+    /// When something in it cannot be written in Rust.
+    pub fn of(spec: &[ScSpecEntry]) -> Result<Self, Unwritable> {
+        let mut interface = Self::default();
+        // A type that several libraries have imported is there several times.
+        let mut seen: BTreeMap<(bool, String), &ScSpecEntry> = BTreeMap::new();
+        for entry in spec {
+            let (name, is_function) = name_of(entry);
+            match seen.insert((is_function, name.clone()), entry) {
+                None => {}
+                Some(before) if before == entry => continue,
+                Some(_) => return Err(Unwritable::Twice(name)),
+            }
+            match entry {
+                ScSpecEntry::FunctionV0(spec) => interface.functions.push(function(spec, name)?),
+                other => interface.definitions.extend(definition(other, name)?),
+            }
+        }
+        if interface.functions.is_empty() {
+            return Err(Unwritable::NoFunction);
+        }
+        interface.find_undefined();
+        interface.refuse_endless()?;
+        interface.find_incomparable();
+        Ok(interface)
+    }
+
+    /// The definition of a type.
+    pub fn definition(&self, name: &str) -> Option<&Definition> {
+        let is_event = |one: &Definition| matches!(one.body, Body::Event { .. });
+        self.definitions.iter().find(|one| one.name == name && !is_event(one))
+    }
+
+    fn find_undefined(&mut self) {
+        let of_functions = self.functions.iter().flat_map(Function::kinds);
+        let kinds = of_functions.chain(self.definitions.iter().flat_map(Definition::kinds));
+        let named = kinds.flat_map(Kind::parts).filter_map(|part| match part {
+            Kind::Named(name) => Some(name),
+            _ => None,
+        });
+        let is_unknown =
+            |name: &&String| self.definition(name).is_none() && rust::sdk_path(name).is_none();
+        self.undefined = named.filter(is_unknown).cloned().collect();
+    }
+
+    /// A struct that holds itself, and not in a list or a map, has no end.
+    fn refuse_endless(&self) -> Result<(), Unwritable> {
+        // Types of which it is known that they end; what is left after a pass without a new one does not.
+        let mut ending: BTreeSet<&str> = BTreeSet::new();
+        loop {
+            let ends = |one: &&Definition| {
+                let inside = one.kinds().into_iter().flat_map(Kind::inside);
+                let mut inside = inside.filter(|name| self.definition(name).is_some());
+                !ending.contains(one.name.as_str()) && inside.all(|name| ending.contains(name))
+            };
+            let new: Vec<&str> =
+                self.definitions.iter().filter(ends).map(|one| one.name.as_str()).collect();
+            if new.is_empty() {
+                break;
+            }
+            ending.extend(new);
+        }
+        match self.definitions.iter().find(|one| !ending.contains(one.name.as_str())) {
+            Some(endless) => Err(Unwritable::NoValue(endless.name.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Those that hold a `Val`, which may be anything, at any depth.
+    fn find_incomparable(&mut self) {
+        let mut found = self.undefined.clone();
+        loop {
+            let holds = |part: &Kind| match part {
+                Kind::Sdk("Val") => true,
+                Kind::Named(name) => found.contains(name),
+                _ => false,
+            };
+            let new: Vec<String> = self
+                .definitions
+                .iter()
+                .filter(|one| !found.contains(&one.name))
+                .filter(|one| one.kinds().into_iter().flat_map(Kind::parts).any(holds))
+                .map(|one| one.name.clone())
+                .collect();
+            if new.is_empty() {
+                break;
+            }
+            found.extend(new);
+        }
+        self.incomparable = found;
+    }
+}
+
+impl Function {
+    /// All types that it names.
+    pub fn kinds(&self) -> Vec<&Kind> {
+        self.parameters.iter().map(|one| &one.kind).chain(&self.returns).collect()
+    }
+}
+
+impl Definition {
+    /// All types that it names.
+    pub fn kinds(&self) -> Vec<&Kind> {
+        match &self.body {
+            Body::Struct(fields) | Body::Tuple(fields) => {
+                fields.iter().map(|field| &field.kind).collect()
+            }
+            Body::Union(variants) => variants.iter().flat_map(|variant| &variant.values).collect(),
+            Body::Event { fields, .. } => fields.iter().map(|(field, _)| &field.kind).collect(),
+            Body::Enum(_) | Body::Errors(_) => Vec::new(),
+        }
+    }
+}
+
+/// The name of an entry, and whether it is a function's.
+fn name_of(entry: &ScSpecEntry) -> (String, bool) {
+    match entry {
+        ScSpecEntry::FunctionV0(one) => (one.name.0.to_utf8_string_lossy(), true),
+        ScSpecEntry::UdtStructV0(one) => (one.name.to_utf8_string_lossy(), false),
+        ScSpecEntry::UdtUnionV0(one) => (one.name.to_utf8_string_lossy(), false),
+        ScSpecEntry::UdtEnumV0(one) => (one.name.to_utf8_string_lossy(), false),
+        ScSpecEntry::UdtErrorEnumV0(one) => (one.name.to_utf8_string_lossy(), false),
+        ScSpecEntry::EventV0(one) => (one.name.to_utf8_string_lossy(), false),
+    }
+}
+
+fn function(spec: &ScSpecFunctionV0, name: String) -> Result<Function, Unwritable> {
+    if !rust::is_function(&name) {
+        return Err(Unwritable::Name { what: "a function", name });
+    }
+    // What a parameter is called matters to nobody who calls it.
+    let mut taken = BTreeSet::from(["env".to_owned()]);
+    let parameters = spec.inputs.iter().enumerate().map(|(number, input)| {
+        let name = input.name.to_utf8_string_lossy();
+        let usable = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && !name.starts_with(|first: char| first.is_ascii_digit())
+            && name.bytes().any(|byte| byte.is_ascii_alphanumeric());
+        let name = if usable { name } else { format!("argument_{}", number + 1) };
+        let name = rust::free(&name, &mut taken);
+        Ok(Field { doc: input.doc.to_utf8_string_lossy(), name, kind: Kind::of(&input.type_)? })
+    });
+    Ok(Function {
+        doc: spec.doc.to_utf8_string_lossy(),
+        parameters: parameters.collect::<Result<_, _>>()?,
+        returns: spec.outputs.first().map(Kind::returned).transpose()?,
+        name,
+    })
+}
+
+fn definition(entry: &ScSpecEntry, name: String) -> Result<Option<Definition>, Unwritable> {
+    let (doc, lib, body) = match entry {
+        ScSpecEntry::FunctionV0(_) => return Ok(None),
+        ScSpecEntry::UdtStructV0(one) => (&one.doc, &one.lib, structure(one)?),
+        ScSpecEntry::UdtUnionV0(one) => {
+            let variants = one.cases.iter().map(variant).collect::<Result<Vec<_>, _>>()?;
+            (&one.doc, &one.lib, Body::Union(variants))
+        }
+        ScSpecEntry::UdtEnumV0(one) => {
+            let cases = one.cases.iter().map(|it| case(&it.doc, &it.name, it.value));
+            (&one.doc, &one.lib, Body::Enum(cases.collect::<Result<_, _>>()?))
+        }
+        ScSpecEntry::UdtErrorEnumV0(one) => {
+            let cases = one.cases.iter().map(|it| case(&it.doc, &it.name, it.value));
+            (&one.doc, &one.lib, Body::Errors(cases.collect::<Result<_, _>>()?))
+        }
+        ScSpecEntry::EventV0(one) => (&one.doc, &one.lib, event(one)?),
+    };
+    let nothing = match &body {
+        Body::Union(variants) => variants.is_empty(),
+        Body::Enum(cases) | Body::Errors(cases) => cases.is_empty(),
+        Body::Struct(_) | Body::Tuple(_) | Body::Event { .. } => false,
+    };
+    if nothing {
+        return Err(Unwritable::NoValue(name));
+    }
+    let is_error = matches!(body, Body::Errors(_));
+    let longest = if matches!(body, Body::Event { .. }) { LONGEST_EVENT } else { LONGEST_TYPE };
+    if !rust::is_type(&name) || name.len() > longest || (name == rust::ERROR && !is_error) {
+        return Err(Unwritable::Name { what: "a type", name });
+    }
+    let (doc, lib) = (doc.to_utf8_string_lossy(), lib.to_utf8_string_lossy());
+    Ok(Some(Definition { doc, lib, name, body }))
+}
+
+fn structure(spec: &ScSpecUdtStructV0) -> Result<Body, Unwritable> {
+    let numbered = spec
+        .fields
+        .iter()
+        .enumerate()
+        .all(|(number, field)| field.name.to_utf8_string_lossy() == number.to_string());
+    let field = |field: &ScSpecUdtStructFieldV0| {
+        let name = field.name.to_utf8_string_lossy();
+        let name = if numbered { name } else { named("a field", name)? };
+        Ok(Field { doc: field.doc.to_utf8_string_lossy(), name, kind: Kind::of(&field.type_)? })
+    };
+    let fields = spec.fields.iter().map(field).collect::<Result<Vec<_>, _>>()?;
+    Ok(if numbered && !fields.is_empty() { Body::Tuple(fields) } else { Body::Struct(fields) })
+}
+
+fn variant(spec: &ScSpecUdtUnionCaseV0) -> Result<Variant, Unwritable> {
+    let (doc, name, values) = match spec {
+        ScSpecUdtUnionCaseV0::VoidV0(one) => (&one.doc, &one.name, Vec::new()),
+        ScSpecUdtUnionCaseV0::TupleV0(one) => {
+            (&one.doc, &one.name, one.type_.iter().map(Kind::of).collect::<Result<_, _>>()?)
+        }
+    };
+    let name = named("a variant", name.to_utf8_string_lossy())?;
+    Ok(Variant { doc: doc.to_utf8_string_lossy(), name, values })
+}
+
+fn case(doc: &StringM<1024>, name: &StringM<60>, value: u32) -> Result<Case, Unwritable> {
+    let name = named("a case", name.to_utf8_string_lossy())?;
+    Ok(Case { doc: doc.to_utf8_string_lossy(), name, value })
+}
+
+fn event(spec: &ScSpecEventV0) -> Result<Body, Unwritable> {
+    let format = match spec.data_format {
+        ScSpecEventDataFormat::SingleValue => "single-value",
+        ScSpecEventDataFormat::Vec => "vec",
+        ScSpecEventDataFormat::Map => "map",
+    };
+    let mut fields = Vec::new();
+    for param in spec.params.iter() {
+        let name = named("a field", param.name.to_utf8_string_lossy())?;
+        let is_topic = param.location == ScSpecEventParamLocationV0::TopicList;
+        let doc = param.doc.to_utf8_string_lossy();
+        fields.push((Field { doc, name, kind: Kind::of(&param.type_)? }, is_topic));
+    }
+    let data = fields.iter().filter(|(_, is_topic)| !is_topic).count();
+    if format == "single-value" && data > 1 {
+        let what = format!("an event of {data} values that are said to be one");
+        return Err(Unwritable::Misplaced(what));
+    }
+    let topic = |topic: &ScSymbol| {
+        let name = topic.0.to_utf8_string_lossy();
+        let usable = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if name.bytes().all(usable) {
+            Ok(name)
+        } else {
+            Err(Unwritable::Name { what: "a topic", name })
+        }
+    };
+    let topics = spec.prefix_topics.iter().map(topic).collect::<Result<_, _>>()?;
+    Ok(Body::Event { topics, format, fields })
+}
+
+fn named(what: &'static str, name: String) -> Result<String, Unwritable> {
+    if rust::is_name(&name) { Ok(name) } else { Err(Unwritable::Name { what, name }) }
+}

@@ -1,0 +1,185 @@
+//! Types of an interface, as they are written in Rust with `soroban-sdk`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use stellar_xdr::ScSpecTypeDef;
+
+use super::interface::{Body, Interface, Unwritable};
+use super::rust;
+
+/// A type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// One of the language.
+    Plain(&'static str),
+    /// One of the SDK, by its name there.
+    Sdk(&'static str),
+    /// So many bytes.
+    BytesN(u32),
+    /// A value or none.
+    Option(Box<Kind>),
+    /// A list.
+    Vec(Box<Kind>),
+    /// Keys and values.
+    Map(Box<Kind>, Box<Kind>),
+    /// Several values.
+    Tuple(Vec<Kind>),
+    /// A value or an error.
+    Result(Box<Kind>, Box<Kind>),
+    /// One that the interface names.
+    Named(String),
+}
+
+/// Names that a source has to import.
+#[derive(Debug, Default)]
+pub struct Imports {
+    /// From the SDK.
+    pub sdk: BTreeSet<String>,
+    /// From the contract's interface.
+    pub own: BTreeSet<String>,
+}
+
+impl Kind {
+    /// Reads a type that stands in a parameter or a field.
+    pub fn of(spec: &ScSpecTypeDef) -> Result<Self, Unwritable> {
+        let boxed = |spec: &ScSpecTypeDef| Self::of(spec).map(Box::new);
+        Ok(match spec {
+            ScSpecTypeDef::Bool => Self::Plain("bool"),
+            ScSpecTypeDef::Void => Self::Plain("()"),
+            ScSpecTypeDef::U32 => Self::Plain("u32"),
+            ScSpecTypeDef::I32 => Self::Plain("i32"),
+            ScSpecTypeDef::U64 => Self::Plain("u64"),
+            ScSpecTypeDef::I64 => Self::Plain("i64"),
+            ScSpecTypeDef::U128 => Self::Plain("u128"),
+            ScSpecTypeDef::I128 => Self::Plain("i128"),
+            ScSpecTypeDef::Val => Self::Sdk("Val"),
+            ScSpecTypeDef::Error => Self::Sdk(rust::ERROR),
+            ScSpecTypeDef::Timepoint => Self::Sdk("Timepoint"),
+            ScSpecTypeDef::Duration => Self::Sdk("Duration"),
+            ScSpecTypeDef::U256 => Self::Sdk("U256"),
+            ScSpecTypeDef::I256 => Self::Sdk("I256"),
+            ScSpecTypeDef::Bytes => Self::Sdk("Bytes"),
+            ScSpecTypeDef::String => Self::Sdk("String"),
+            ScSpecTypeDef::Symbol => Self::Sdk("Symbol"),
+            ScSpecTypeDef::Address => Self::Sdk("Address"),
+            ScSpecTypeDef::MuxedAddress => Self::Sdk("MuxedAddress"),
+            ScSpecTypeDef::BytesN(bytes) => Self::BytesN(bytes.n),
+            ScSpecTypeDef::Option(option) => Self::Option(boxed(&option.value_type)?),
+            ScSpecTypeDef::Vec(list) => Self::Vec(boxed(&list.element_type)?),
+            ScSpecTypeDef::Map(map) => Self::Map(boxed(&map.key_type)?, boxed(&map.value_type)?),
+            ScSpecTypeDef::Tuple(tuple) => {
+                Self::Tuple(tuple.value_types.iter().map(Self::of).collect::<Result<_, _>>()?)
+            }
+            ScSpecTypeDef::Result(_) => {
+                return Err(Unwritable::Misplaced("a Result within another type".to_owned()));
+            }
+            ScSpecTypeDef::Udt(named) => {
+                let name = named.name.to_utf8_string_lossy();
+                match rust::is_type(&name) {
+                    true => Self::Named(name),
+                    false => return Err(Unwritable::Name { what: "a type", name }),
+                }
+            }
+        })
+    }
+
+    /// Reads the type that a function returns.
+    pub fn returned(spec: &ScSpecTypeDef) -> Result<Self, Unwritable> {
+        match spec {
+            ScSpecTypeDef::Result(result) => {
+                let (value, error) = (Self::of(&result.ok_type)?, Self::of(&result.error_type)?);
+                Ok(Self::Result(Box::new(value), Box::new(error)))
+            }
+            other => Self::of(other),
+        }
+    }
+
+    /// Whether values are copied where they are used twice.
+    pub fn is_copy(&self, interface: &Interface) -> bool {
+        match self {
+            Self::Plain(_) | Self::Sdk("Val" | rust::ERROR) => true,
+            Self::Named(name) => match interface.definition(name) {
+                Some(definition) => matches!(definition.body, Body::Enum(_) | Body::Errors(_)),
+                None => interface.undefined.contains(name),
+            },
+            _ => false,
+        }
+    }
+
+    /// The types that this one is made of, itself included.
+    pub fn parts(&self) -> Vec<&Self> {
+        let mut parts = vec![self];
+        let mut next = 0;
+        while let Some(part) = parts.get(next).copied() {
+            match part {
+                Self::Option(one) | Self::Vec(one) => parts.push(one),
+                Self::Map(one, other) | Self::Result(one, other) => {
+                    parts.extend([&**one, &**other])
+                }
+                Self::Tuple(all) => parts.extend(all),
+                Self::Plain(_) | Self::Sdk(_) | Self::BytesN(_) | Self::Named(_) => {}
+            }
+            next += 1;
+        }
+        parts
+    }
+
+    /// Types that the interface names, of which a value holds one where it is not behind a list or a map.
+    pub fn inside(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        let mut left = vec![self];
+        while let Some(part) = left.pop() {
+            match part {
+                Self::Named(name) => names.push(name.as_str()),
+                Self::Option(one) => left.push(one),
+                Self::Result(one, other) => left.extend([&**one, &**other]),
+                Self::Tuple(all) => left.extend(all),
+                _ => {}
+            }
+        }
+        names
+    }
+}
+
+impl Imports {
+    /// Adds what a type needs.
+    pub fn add(&mut self, kind: &Kind, interface: &Interface) {
+        for part in kind.parts() {
+            let (name, of_sdk) = match part {
+                Kind::Plain(_) | Kind::Option(_) | Kind::Tuple(_) | Kind::Result(..) => continue,
+                Kind::BytesN(_) => ("BytesN", true),
+                Kind::Vec(_) => ("Vec", true),
+                Kind::Map(..) => ("Map", true),
+                Kind::Sdk(name) => (*name, true),
+                Kind::Named(name) => (name.as_str(), false),
+            };
+            if interface.definition(name).is_some() || interface.undefined.contains(name) {
+                self.own.insert(name.to_owned());
+            } else if of_sdk {
+                self.sdk.insert(name.to_owned());
+            } else {
+                self.sdk.extend(rust::sdk_path(name));
+            }
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(name) | Self::Sdk(name) => f.write_str(name),
+            Self::BytesN(count) => write!(f, "BytesN<{count}>"),
+            Self::Option(value) => write!(f, "Option<{value}>"),
+            Self::Vec(element) => write!(f, "Vec<{element}>"),
+            Self::Map(key, value) => write!(f, "Map<{key}, {value}>"),
+            Self::Result(value, error) => write!(f, "Result<{value}, {error}>"),
+            Self::Named(name) => f.write_str(name),
+            Self::Tuple(values) => {
+                let names: Vec<_> = values.iter().map(Self::to_string).collect();
+                let last = if names.len() == 1 { "," } else { "" };
+                write!(f, "({}{last})", names.join(", "))
+            }
+        }
+    }
+}

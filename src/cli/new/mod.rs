@@ -1,0 +1,122 @@
+//! `orrery new`: a project for an indexing program, in a folder of its own.
+
+mod definitions;
+mod functions;
+mod interface;
+mod kind;
+mod native_test;
+mod origin;
+mod project;
+mod rust;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use orrery::domain::ContractId;
+use orrery::programs::engine::contract_spec;
+use orrery::programs::{ProgramError, check_project};
+
+use super::remote::Remote;
+use super::{Failure, output};
+use functions::Program;
+use interface::Interface;
+use project::Names;
+
+/// Make a project for an indexing program
+///
+/// It has sources, a test that shows the rows, and a Makefile that builds, tries and deploys it. Without a contract
+/// they are those of an example, which is a contract and a program; with one, or with its module, all functions and
+/// types of its interface, to be filled in.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  orrery new votes
+  orrery new trades --contract CA…
+  orrery new trades --wasm market.wasm --dir programs/trades")]
+pub struct New {
+    /// Name of the project: of its folder, of its package, and of the program once it is deployed
+    name: String,
+    /// A contract on the network of the service that --base names; what it is asked with is JSON-RPC
+    #[arg(long, value_name = "C…", conflicts_with = "wasm")]
+    contract: Option<ContractId>,
+    /// The module of a contract (.wasm)
+    #[arg(long, value_name = "FILE")]
+    wasm: Option<PathBuf>,
+    /// The folder that is made, instead of one of the project's name
+    #[arg(long, value_name = "DIRECTORY")]
+    dir: Option<PathBuf>,
+}
+
+/// Libraries that a source may name, so that a package cannot have their names.
+const LIBRARIES: [&str; 7] =
+    ["alloc", "core", "proc_macro", "retroshade_sdk", "soroban_sdk", "std", "test"];
+
+impl New {
+    pub fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let module = module_name(&self.name)?;
+        let names = Names { project: &self.name, module: &module };
+        let folder = self.dir.unwrap_or_else(|| PathBuf::from(&self.name));
+        let (code, whose) = match (&self.wasm, self.contract) {
+            (Some(path), _) => (origin::of_file(path)?, format!("{}", path.display())),
+            (None, Some(contract)) => {
+                (origin::of_contract(remote, contract)?, format!("the contract {contract}"))
+            }
+            (None, None) => {
+                project::write(&folder, &project::example(&names))?;
+                return output::print(&next(&folder, None, false));
+            }
+        };
+        let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{whose}: {error}"));
+        let spec = contract_spec(&code).map_err(|error| failed(&error))?;
+        let interface = Interface::of(&spec)
+            .map_err(|error| Failure::failed(format!("the interface of {whose} {error}")))?;
+        let program = Program::new(&self.name, &interface)
+            .ok_or_else(|| failed(&interface::Unwritable::NoFunction))?;
+        let contract = self.contract.map(|contract| contract.to_string());
+        let files = project::of_interface(&names, &program, contract.as_deref());
+        project::write(&folder, &files)?;
+        output::print(&next(&folder, Some(&program.example.name), contract.is_some()))
+    }
+}
+
+/// The name of the library of a project, which is that of its module.
+fn module_name(project: &str) -> Result<String, Failure> {
+    let refused = |problem: &str| {
+        Err(Failure::usage(format!("the name of the project {}", output::harmless(problem))))
+    };
+    match check_project(project) {
+        Ok(()) => {}
+        Err(ProgramError::Value { problem, .. }) => return refused(&problem),
+        Err(error) => return Err(Failure::usage(error.to_string())),
+    }
+    let module = project.to_ascii_lowercase().replace('-', "_");
+    if !module.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return refused(&format!("is '{project}': packages of Rust begin with a letter"));
+    }
+    if !rust::is_name(&module) || LIBRARIES.contains(&module.as_str()) {
+        return refused(&format!("is '{project}', which Rust has for itself: give another name"));
+    }
+    if project::is_used(project) {
+        return refused(&format!(
+            "is '{project}', as a library is called that it uses: give another name"
+        ));
+    }
+    Ok(module)
+}
+
+/// What to do next, in three lines. `filled` is the function with an example where all are empty.
+fn next(folder: &Path, filled: Option<&str>, contract_is_known: bool) -> String {
+    let folder = folder.display();
+    let first = match filled {
+        Some(function) => {
+            format!("fill in {folder}/src/lib.rs; `{function}` has an example of a row")
+        }
+        None => format!("look at {folder}/src/lib.rs, a contract that emits a row of each vote"),
+    };
+    let contracts = if contract_is_known { "" } else { " CONTRACTS=C…" };
+    format!(
+        "{first}
+cd {folder} && make test && make build   # once before: rustup target add wasm32v1-none
+make try{contracts} && make deploy{contracts}   # with a token in ORRERY_JWT
+"
+    )
+}

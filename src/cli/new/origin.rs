@@ -1,0 +1,80 @@
+//! Where a contract's module comes from: a file, or a network of which an RPC server tells.
+
+use std::fs;
+use std::path::Path;
+
+use orrery::domain::ContractId;
+use orrery::source::rpc::{RpcEntries, RpcSettings};
+use stellar_xdr::{
+    ContractDataDurability, ContractExecutable, ContractId as XdrContractId, Hash, LedgerEntryData,
+    LedgerKey, LedgerKeyContractCode, LedgerKeyContractData, ScAddress, ScVal,
+};
+
+use super::super::remote::Remote;
+use super::super::serve::runtime;
+use super::Failure;
+
+/// How the address of the REST interface ends, and that of JSON-RPC beside it.
+const REST: &str = "/rest";
+const RPC: &str = "/rpc";
+
+/// Reads a module's file.
+pub fn of_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path)
+        .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Asks the service for the code of a contract, as clients of Stellar RPC do.
+pub fn of_contract(remote: &Remote, contract: ContractId) -> Result<Vec<u8>, Failure> {
+    let base = remote.base.trim_end_matches('/');
+    let Some(root) = base.strip_suffix(REST) else {
+        return Err(Failure::usage(format!("the base address {base} does not end in {REST}")));
+    };
+    let mut settings = RpcSettings::new(format!("{root}{RPC}"));
+    if let Some(token) = &remote.jwt {
+        settings.headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
+    }
+    runtime()?.block_on(async {
+        let server = RpcEntries::new(&settings).map_err(|error| with_hint(&error))?;
+        let entry = async |key: LedgerKey| {
+            let held = server.look_up(&[key]).await.map_err(|error| with_hint(&error))?;
+            Ok::<_, Failure>(held.entries.into_iter().flatten().next().map(|held| held.entry.data))
+        };
+        let Some(LedgerEntryData::ContractData(instance)) = entry(instance_key(contract)).await?
+        else {
+            return Err(with_hint(&format!("there is no contract {contract} on this network")));
+        };
+        let ScVal::ContractInstance(instance) = instance.val else {
+            return Err(with_hint(&format!("{contract} is no contract with code")));
+        };
+        let hash = match instance.executable {
+            ContractExecutable::Wasm(hash) => hash,
+            ContractExecutable::StellarAsset => {
+                return Err(Failure::failed(format!(
+                    "{contract} is a contract of an asset, which the network runs without a module: a \
+                     program for it is written without --contract, with the functions of SEP-41"
+                )));
+            }
+            ContractExecutable::ExternalRef(_) => {
+                return Err(with_hint(&format!("the code of {contract} stands elsewhere")));
+            }
+        };
+        let key = LedgerKey::ContractCode(LedgerKeyContractCode { hash });
+        match entry(key).await? {
+            Some(LedgerEntryData::ContractCode(code)) => Ok(code.code.into()),
+            _ => Err(with_hint(&format!("the code of {contract} is archived"))),
+        }
+    })
+}
+
+fn with_hint(problem: &dyn std::fmt::Display) -> Failure {
+    Failure::failed(format!("{problem}; with --wasm the contract's module is read from a file"))
+}
+
+fn instance_key(contract: ContractId) -> LedgerKey {
+    LedgerKey::ContractData(LedgerKeyContractData {
+        contract: ScAddress::Contract(XdrContractId(Hash(contract.0))),
+        key: ScVal::LedgerKeyContractInstance,
+        durability: ContractDataDurability::Persistent,
+    })
+}

@@ -1,0 +1,201 @@
+//! The files of a project, and how they come into a folder: all of them or none.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use super::Failure;
+use super::definitions;
+use super::functions::Program;
+use super::native_test;
+
+/// Path within the project, and content.
+type Files = Vec<(&'static str, String)>;
+
+const MANIFEST: &str = include_str!("templates/manifest.toml");
+/// Which versions of all libraries work together, without the project itself.
+const LOCK: &str = include_str!("templates/lock.toml");
+const MAKEFILE: &str = include_str!("templates/makefile.txt");
+const IGNORED: &str = include_str!("templates/gitignore.txt");
+const README: &str = include_str!("templates/readme.md");
+const EMITTED: &str = include_str!("templates/emitted.rs.txt");
+const POLL: [(&str, &str); 3] = [
+    ("src/lib.rs", include_str!("templates/poll/lib.rs.txt")),
+    ("src/rows.rs", include_str!("templates/poll/rows.rs.txt")),
+    ("src/test.rs", include_str!("templates/poll/test.rs.txt")),
+];
+/// What begins each package of a lock file.
+const PACKAGE: &str = "\n[[package]]\n";
+/// The table of the example.
+const POLL_TABLE: &str = "vote";
+
+/// What a project is called.
+pub struct Names<'a> {
+    /// The project, and the package.
+    pub project: &'a str,
+    /// The library, and so the module.
+    pub module: &'a str,
+}
+
+/// The project with an example of a contract.
+pub fn example(names: &Names<'_>) -> Files {
+    let about = "A poll, as an example of a contract and the indexing program for it.";
+    let files = [("`src/lib.rs`", "The contract, with an emit where a vote is counted")];
+    let first = "Change the contract to yours, or write the functions of one that is on the network already, with \
+                 its names and its storage: `orrery new NAME --contract C…` begins with its interface.";
+    let mut all = shared(names, "", about, &files, first, POLL_TABLE);
+    all.extend(POLL.map(|(path, text)| (path, text.to_owned())));
+    all
+}
+
+/// The project for a contract of which the interface is known; `contract` is its id, if that is known, too.
+pub fn of_interface(names: &Names<'_>, program: &Program<'_>, contract: Option<&str>) -> Files {
+    let whose =
+        contract.map_or_else(|| "a contract".to_owned(), |id| format!("the contract `{id}`"));
+    let about = format!("An indexing program for {whose}, made from its interface.");
+    let mut files = vec![(
+        "`src/lib.rs`",
+        "The contract's functions, to be filled in, one with an example of a row",
+    )];
+    if program.has_types() {
+        files.push(("`src/interface.rs`", "The contract's types and events"));
+    }
+    let first = "Fill in the functions in `src/lib.rs` that rows come from, and say in `src/rows.rs` what a row is.";
+    let mut all =
+        shared(names, contract.unwrap_or_default(), &about, &files, first, &program.row.table);
+    all.push(("src/lib.rs", program.library(&about.replace('`', ""))));
+    all.push(("src/rows.rs", program.rows()));
+    all.push(("src/test.rs", native_test::source(program)));
+    all.extend(definitions::source(program.interface).map(|text| ("src/interface.rs", text)));
+    all
+}
+
+/// What all projects have.
+fn shared(
+    names: &Names<'_>,
+    contracts: &str,
+    about: &str,
+    files: &[(&str, &str)],
+    first: &str,
+    table: &str,
+) -> Files {
+    let files: String = files.iter().map(|(name, what)| format!("| {name} | {what} |\n")).collect();
+    let contracts = if contracts.is_empty() { String::new() } else { format!(" {contracts}") };
+    let view = format!("{}_{table}", names.project);
+    // A name with a hyphen is quoted in SQL.
+    let view = if view.contains('-') { format!("\"{view}\"") } else { view };
+    let filled = |text: &str| {
+        text.replace("{{name}}", names.project)
+            .replace("{{module}}", names.module)
+            .replace("{{contracts}}", &contracts)
+            .replace("{{about}}", about)
+            .replace("{{files}}", &files)
+            .replace("{{first}}", first)
+            .replace("{{view}}", &view)
+    };
+    vec![
+        ("Cargo.toml", filled(MANIFEST)),
+        ("Cargo.lock", lock(names.project)),
+        ("Makefile", filled(MAKEFILE)),
+        ("README.md", filled(README)),
+        (".gitignore", IGNORED.to_owned()),
+        ("src/test/emitted.rs", EMITTED.to_owned()),
+    ]
+}
+
+/// Whether a library that every project uses has this name, which then nothing else may have.
+pub fn is_used(package: &str) -> bool {
+    LOCK.contains(&format!("{PACKAGE}name = \"{package}\"\n"))
+}
+
+/// The lock file of a project: its package stands among those that it uses, in the order of names, as cargo has it.
+fn lock(project: &str) -> String {
+    let before = |part: &&str| {
+        let name = part.strip_prefix("name = \"").and_then(|rest| rest.split('"').next());
+        // What stands before the first package has no name.
+        name.is_none_or(|name| name < project)
+    };
+    let mut packages: Vec<&str> = LOCK.split(PACKAGE).collect();
+    let own = format!(
+        "name = \"{project}\"\nversion = \"0.1.0\"\ndependencies = [\n \"retroshade-sdk\",\n \"soroban-sdk\",\n]\n"
+    );
+    let at = packages.iter().take_while(|part| before(part)).count();
+    packages.insert(at, &own);
+    packages.join(PACKAGE)
+}
+
+/// Makes the folder with all files. They are written beside it and come to it as a whole.
+pub fn write(folder: &Path, files: &Files) -> Result<(), Failure> {
+    let failed = |error: io::Error| {
+        let folder = folder.display();
+        match error.kind() {
+            ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => Failure::failed(format!(
+                "{folder} is there and not empty: give another name, or --dir with another folder"
+            )),
+            ErrorKind::NotADirectory => {
+                Failure::failed(format!("{folder} cannot be a folder: there is a file"))
+            }
+            ErrorKind::NotFound => {
+                Failure::failed(format!("the folder in which {folder} is to be made is not there"))
+            }
+            _ => Failure::failed(format!("cannot make {folder}: {error}")),
+        }
+    };
+    if is_taken(folder).map_err(failed)? {
+        return Err(failed(ErrorKind::DirectoryNotEmpty.into()));
+    }
+    let parent = match folder.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    // It goes when this fails.
+    let draft =
+        tempfile::Builder::new().prefix(".orrery-new-").tempdir_in(&parent).map_err(failed)?;
+    for (path, text) in files {
+        write_file(&draft.path().join(path), text).map_err(failed)?;
+    }
+    // Takes the place of an empty folder, and of nothing else.
+    fs::rename(draft.path(), folder).map_err(failed)?;
+    // There is nothing left to remove.
+    let _ = draft.keep();
+    Ok(())
+}
+
+/// Whether something is there that an empty folder is not.
+fn is_taken(folder: &Path) -> io::Result<bool> {
+    match fs::read_dir(folder) {
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut file = File::create_new(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_file_has_the_project_among_its_libraries() {
+        for project in ["Votes", "a", "my-poll", "soroban-sdk2", "zzz"] {
+            let lock: toml::Table = lock(project).parse().unwrap();
+            let packages = lock["package"].as_array().unwrap();
+            let names = packages.iter().map(|it| it["name"].as_str().unwrap());
+            let names: Vec<_> = names.collect();
+            assert!(names.is_sorted(), "{names:?}");
+            assert_eq!(names.iter().filter(|name| **name == project).count(), 1, "{project}");
+            for uses in ["retroshade-sdk", "soroban-sdk"] {
+                assert!(names.contains(&uses));
+            }
+        }
+        assert!(is_used("serde") && is_used("soroban-sdk") && !is_used("votes"));
+    }
+}

@@ -1,0 +1,575 @@
+//! Projects for programs: what is refused, what is in them, and that they are what they say once they are built.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use orrery::programs::engine::contract_spec;
+use orrery::source::sandbox::Sandbox;
+use stellar_xdr::{
+    Limits, ScSpecEntry, ScSpecEventDataFormat, ScSpecEventParamLocationV0, ScSpecEventParamV0,
+    ScSpecEventV0, ScSpecFunctionInputV0, ScSpecFunctionV0, ScSpecTypeDef, ScSpecTypeMap,
+    ScSpecTypeOption, ScSpecTypeResult, ScSpecTypeTuple, ScSpecTypeUdt, ScSpecTypeVec,
+    ScSpecUdtErrorEnumCaseV0, ScSpecUdtErrorEnumV0, ScSpecUdtStructFieldV0, ScSpecUdtStructV0,
+    WriteXdr,
+};
+
+use crate::common::signal::Signal;
+use crate::harness::{Ran, Service, orrery, run};
+use crate::wasm::compiler;
+
+/// Modules of contracts, of programs for them, and one with an interface without types.
+const MODULES: [&str; 10] = [
+    "caller",
+    "counter",
+    "counter_program",
+    "deposit",
+    "evolving_names",
+    "heavy",
+    "inner",
+    "raw",
+    "types",
+    "types_program",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn built(name: &str) -> PathBuf {
+    root().join(format!("tests/programs/built/{name}.wasm"))
+}
+
+fn market() -> PathBuf {
+    root().join("src/source/sandbox/market/market.wasm")
+}
+
+/// All files of a folder, by their paths there.
+fn files(folder: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> =
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn made(ran: &Ran) {
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(ran.stdout.lines().count(), 3, "{}", ran.stdout);
+}
+
+/// A module that has nothing but an interface.
+fn module(entries: &[ScSpecEntry]) -> Vec<u8> {
+    let spec: Vec<u8> =
+        entries.iter().flat_map(|entry| entry.to_xdr(Limits::none()).unwrap()).collect();
+    let escaped: String = spec.iter().map(|byte| format!("\\{byte:02x}")).collect();
+    wat::parse_str(format!("(module (@custom \"contractspecv0\" \"{escaped}\"))")).unwrap()
+}
+
+fn function(name: &str, inputs: &[(&str, ScSpecTypeDef)], output: &[ScSpecTypeDef]) -> ScSpecEntry {
+    let input = |(name, type_): &(&str, ScSpecTypeDef)| ScSpecFunctionInputV0 {
+        doc: "".try_into().unwrap(),
+        name: (*name).try_into().unwrap(),
+        type_: type_.clone(),
+    };
+    ScSpecEntry::FunctionV0(ScSpecFunctionV0 {
+        doc: "".try_into().unwrap(),
+        name: name.try_into().unwrap(),
+        inputs: inputs.iter().map(input).collect::<Vec<_>>().try_into().unwrap(),
+        outputs: output.to_vec().try_into().unwrap(),
+    })
+}
+
+fn structure(name: &str, fields: &[(&str, ScSpecTypeDef)]) -> ScSpecEntry {
+    let field = |(name, type_): &(&str, ScSpecTypeDef)| ScSpecUdtStructFieldV0 {
+        doc: "".try_into().unwrap(),
+        name: (*name).try_into().unwrap(),
+        type_: type_.clone(),
+    };
+    ScSpecEntry::UdtStructV0(ScSpecUdtStructV0 {
+        doc: "".try_into().unwrap(),
+        lib: "".try_into().unwrap(),
+        name: name.try_into().unwrap(),
+        fields: fields.iter().map(field).collect::<Vec<_>>().try_into().unwrap(),
+    })
+}
+
+fn named(name: &str) -> ScSpecTypeDef {
+    ScSpecTypeDef::Udt(ScSpecTypeUdt { name: name.try_into().unwrap() })
+}
+
+fn list(of: ScSpecTypeDef) -> ScSpecTypeDef {
+    ScSpecTypeDef::Vec(Box::new(ScSpecTypeVec { element_type: Box::new(of) }))
+}
+
+#[test]
+fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    for name in [
+        "",
+        "a b",
+        "ä",
+        "a/b",
+        "..",
+        "1st",
+        "_a",
+        "-",
+        "program_1",
+        "fn",
+        "Self",
+        "std",
+        "soroban-sdk",
+    ]
+    .into_iter()
+    .map(str::to_owned)
+    .chain(["a".repeat(65)])
+    {
+        let ran = run(at, &["new", "--", &name]);
+        ran.refuses(2, &[&format!("the name of the project is '{name}")]);
+    }
+    for arguments in [
+        &["new"][..],
+        &["new", "a", "--contract", "CA"],
+        &[
+            "new",
+            "a",
+            "--wasm",
+            "x",
+            "--contract",
+            "CCETIR6MVMUVW2SMQZV25IKSMOFN5P2TAOSKJ5MDJ4F2XXRHQACEMXVU",
+        ],
+    ] {
+        assert_eq!(run(at, arguments).code, 2, "{arguments:?}");
+    }
+    assert!(names_in(at).is_empty(), "{:?}", names_in(at));
+
+    fs::create_dir(at.join("full")).unwrap();
+    fs::write(at.join("full/notes"), "mine").unwrap();
+    fs::write(at.join("file"), "mine").unwrap();
+    let module_of = |entries: &[ScSpecEntry]| {
+        fs::write(at.join("made.wasm"), module(entries)).unwrap();
+    };
+    fs::write(at.join("plain.wasm"), wat::parse_str("(module (memory 1))").unwrap()).unwrap();
+    fs::write(at.join("cut.wasm"), &fs::read(built("deposit")).unwrap()[..900]).unwrap();
+    module_of(&[function("f", &[], &[])]);
+    let nothing_new = names_in(at);
+    run(at, &["new", "full"]).refuses(1, &["full is there and not empty", "--dir"]);
+    run(at, &["new", "file"]).refuses(1, &["file cannot be a folder"]);
+    run(at, &["new", "a", "--dir", "no/such/a"]).refuses(1, &["no/such/a is to be made"]);
+    run(at, &["new", "a", "--wasm", "nowhere.wasm"]).refuses(1, &["cannot read nowhere.wasm"]);
+    run(at, &["new", "a", "--wasm", "full/notes"])
+        .refuses(1, &["full/notes: this is not a WebAssembly module"]);
+    run(at, &["new", "a", "--wasm", "cut.wasm"]).refuses(1, &["cut.wasm: this is no valid"]);
+    run(at, &["new", "a", "--wasm", "plain.wasm"])
+        .refuses(1, &["the interface of plain.wasm tells of no function", "contractspecv0"]);
+    // Something else, and no full folder, is the first thing that is wrong.
+    run(at, &["new", "full", "--wasm", "made.wasm"]).refuses(1, &["full is there and not empty"]);
+
+    let contract =
+        Sandbox::market_contract(&orrery::domain::Network::from_name_or_passphrase("local"));
+    let contract = contract.unwrap().to_string();
+    let asked = |base: &str| run(at, &["new", "a", "--base", base, "--contract", &contract]);
+    asked("http://127.0.0.1:1/rest")
+        .refuses(1, &["the RPC server http://127.0.0.1:1/rpc cannot be asked", "--wasm"]);
+    asked("http://127.0.0.1:1/").refuses(2, &["does not end in /rest"]);
+    assert_eq!(names_in(at), nothing_new);
+
+    let text = |name: &str| ScSpecTypeDef::Udt(ScSpecTypeUdt { name: name.try_into().unwrap() });
+    let u32 = ScSpecTypeDef::U32;
+    let result = ScSpecTypeDef::Result(Box::new(ScSpecTypeResult {
+        ok_type: Box::new(u32.clone()),
+        error_type: Box::new(ScSpecTypeDef::Error),
+    }));
+    let f = || function("f", &[], &[]);
+    for (entries, told) in [
+        (vec![structure("A", &[("a", u32.clone())])], "tells of no function"),
+        (vec![function("move", &[], &[])], "calls a function 'move'"),
+        (vec![function("new", &[], &[])], "calls a function 'new'"),
+        (vec![function("f", &[("a", text("a; b"))], &[])], "calls a type 'a; b'"),
+        (vec![function("f", &[("a", list(result.clone()))], &[])], "has a Result within"),
+        (vec![f(), structure("Vec", &[])], "calls a type 'Vec'"),
+        (vec![f(), structure(&"L".repeat(900), &[])], "calls a type 'LLLL"),
+        (vec![f(), structure("Error", &[])], "calls a type 'Error'"),
+        (vec![f(), structure("A", &[("type", u32.clone())])], "calls a field 'type'"),
+        (vec![f(), structure("A", &[("a", named("A"))])], "a type 'A' that nothing can be of"),
+        (
+            vec![f(), structure("A", &[("a", named("B"))]), structure("B", &[("b", named("A"))])],
+            "a type 'A'",
+        ),
+        (
+            vec![f(), structure("A", &[]), structure("A", &[("a", u32.clone())])],
+            "defines 'A' twice",
+        ),
+        (vec![f(), function("f", &[("a", u32.clone())], &[])], "defines 'f' twice"),
+    ] {
+        module_of(&entries);
+        run(at, &["new", "a", "--wasm", "made.wasm"])
+            .refuses(1, &["the interface of made.wasm", told]);
+    }
+    assert_eq!(names_in(at), nothing_new);
+}
+
+/// Every function, type and member of an interface stands in the source.
+fn tells_all(spec: &[ScSpecEntry], project: &BTreeMap<String, String>) {
+    let library = &project["src/lib.rs"];
+    let types = project.get("src/interface.rs").map_or("", String::as_str);
+    let has = |text: &str, part: String| assert!(text.contains(&part), "{part} is not in\n{text}");
+    for entry in spec {
+        match entry {
+            ScSpecEntry::FunctionV0(one) => {
+                has(library, format!("    pub fn {}(", one.name.0));
+                one.inputs.iter().for_each(|input| has(library, format!("{}: ", input.name)));
+            }
+            ScSpecEntry::UdtStructV0(one) => {
+                has(types, format!("pub struct {}", one.name));
+                let names = one.fields.iter().map(|field| field.name.to_string());
+                let names = names.filter(|name| !name.starts_with(|it: char| it.is_ascii_digit()));
+                names.for_each(|name| has(types, format!("    pub {name}: ")));
+            }
+            ScSpecEntry::UdtUnionV0(one) => has(types, format!("pub enum {} {{", one.name)),
+            ScSpecEntry::UdtEnumV0(one) => {
+                has(types, format!("pub enum {} {{", one.name));
+                let cases = one.cases.iter();
+                cases.for_each(|it| has(types, format!("    {} = {},", it.name, it.value)));
+            }
+            ScSpecEntry::UdtErrorEnumV0(one) => {
+                has(types, format!("pub enum {} {{", one.name));
+                let cases = one.cases.iter();
+                cases.for_each(|it| has(types, format!("    {} = {},", it.name, it.value)));
+            }
+            ScSpecEntry::EventV0(one) => has(types, format!("pub struct {}", one.name)),
+        }
+    }
+}
+
+#[test]
+fn a_project_has_the_whole_interface_of_its_contract() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    for path in MODULES.map(built).into_iter().chain([market()]) {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let wasm = path.to_str().unwrap();
+        made(&run(at, &["new", name, "--wasm", wasm]));
+        let project = files(&at.join(name));
+        tells_all(&contract_spec(&fs::read(&path).unwrap()).unwrap(), &project);
+        let manifest: toml::Table = project["Cargo.toml"].parse().unwrap();
+        assert_eq!(manifest["package"]["name"].as_str(), Some(name));
+        assert_eq!(manifest["lib"]["name"].as_str(), Some(name));
+        // Versions that are tried with the modules of other tests.
+        let tried = fs::read_to_string(root().join("tests/programs/modules/Cargo.toml")).unwrap();
+        let tried: toml::Table = tried.parse().unwrap();
+        let tried = &tried["workspace"]["dependencies"];
+        assert_eq!(manifest["dependencies"]["soroban-sdk"], tried["soroban-sdk"]);
+        assert_eq!(manifest["dependencies"]["retroshade-sdk"]["version"], tried["retroshade-sdk"]);
+        for text in project.values() {
+            assert!(!text.contains("{{"), "{text}");
+        }
+        run(at, &["new", name, "--wasm", wasm]).refuses(1, &["is there and not empty"]);
+        // An empty folder is as good as none, and the same comes of the same.
+        let again = at.join(format!("{name}.again"));
+        fs::create_dir(&again).unwrap();
+        made(&run(at, &["new", name, "--wasm", wasm, "--dir", again.to_str().unwrap()]));
+        assert_eq!(files(&again), project);
+    }
+    let lists = files(&at.join("types"));
+    for line in [
+        "    pub by_address: Map<Address, Vec<u64>>,",
+        "    pub tuple: (u32, Symbol, Address),",
+        "    pub maybe_place: Option<Place>,",
+        "    pub bytes_32: BytesN<32>,",
+        "pub struct Pair(pub u32, pub i128);",
+        "    Box(i128, i128),",
+        "    High = 4294967295,",
+        "/// A struct within others.",
+    ] {
+        assert!(lists["src/interface.rs"].lines().any(|it| it == line), "{line}");
+    }
+    let deposit = files(&at.join("deposit"));
+    assert!(deposit["src/interface.rs"].contains("#[contractevent(topics = [\"deposit\"])]"));
+    assert!(deposit["src/lib.rs"].contains("rows::DepositCalled {"), "{}", deposit["src/lib.rs"]);
+    assert!(deposit["Makefile"].contains("PROJECT ?= deposit\nCONTRACTS ?=\n"));
+}
+
+#[test]
+fn the_interface_of_a_contract_is_asked_of_its_network() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let (demo, _) = Service::demo(at);
+    let contract =
+        Sandbox::market_contract(&orrery::domain::Network::from_name_or_passphrase("local"));
+    let contract = contract.unwrap().to_string();
+    let asked = |arguments: &[&str]| -> Ran {
+        let mut command = orrery(at);
+        command.arg("new").args(arguments);
+        command
+            .env("ORRERY_BASE", format!("http://{}/rest/", demo.address))
+            .output()
+            .unwrap()
+            .into()
+    };
+    made(&asked(&["trades", "--contract", &contract]));
+    made(&run(at, &["new", "trades", "--wasm", market().to_str().unwrap(), "--dir", "file"]));
+    let (from_network, from_file) = (files(&at.join("trades")), files(&at.join("file")));
+    for name in ["src/interface.rs", "src/rows.rs", "src/test.rs", "Cargo.toml"] {
+        assert_eq!(from_network[name], from_file[name], "{name}");
+    }
+    let line = format!("CONTRACTS ?= {contract}\n");
+    assert!(from_network["Makefile"].contains(&line), "{}", from_network["Makefile"]);
+    assert!(from_network["src/lib.rs"].contains(&contract));
+
+    let elsewhere = "CCJZ5DGASBWQXR5MPFCJXMBI333XE5U3FSJTNQU7RIKE3P5GN2K2WYD5";
+    asked(&["a", "--contract", elsewhere])
+        .refuses(1, &["there is no contract", elsewhere, "--wasm"]);
+    let (_, events) = demo.get("/rest/events/by-ledger?limit=200", Some(token(at).trim()));
+    let ids: std::collections::BTreeSet<&str> = events
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|event| event["contract_id"].as_str())
+        .filter(|id| *id != contract)
+        .collect();
+    let of_assets = ids.iter().map(|id| asked(&["a", "--contract", id]));
+    let of_assets = of_assets.filter(|ran| ran.stderr.contains("a contract of an asset")).count();
+    assert!(of_assets > 0, "{ids:?}");
+    assert_eq!(demo.stop(Signal::INT), Some(0));
+}
+
+fn token(at: &Path) -> String {
+    run(at, &["token", "issue", "--data-dir", "d", "--sub", "demo"]).stdout
+}
+
+/// What the modules have not: names that Rust has, types that nobody defines, an error called `Error`, every form of an
+/// event, comments that would hide something.
+fn edges() -> Vec<ScSpecEntry> {
+    let event = |name: &str, topics: &[&str], data_format, params: &[(&str, bool)]| {
+        let topics = topics.iter().map(|topic| stellar_xdr::ScSymbol((*topic).try_into().unwrap()));
+        let param = |(name, is_topic): &(&str, bool)| ScSpecEventParamV0 {
+            doc: "".try_into().unwrap(),
+            name: (*name).try_into().unwrap(),
+            type_: ScSpecTypeDef::I128,
+            location: match is_topic {
+                true => ScSpecEventParamLocationV0::TopicList,
+                false => ScSpecEventParamLocationV0::Data,
+            },
+        };
+        ScSpecEntry::EventV0(ScSpecEventV0 {
+            doc: "".try_into().unwrap(),
+            lib: "".try_into().unwrap(),
+            name: name.try_into().unwrap(),
+            prefix_topics: topics.collect::<Vec<_>>().try_into().unwrap(),
+            params: params.iter().map(param).collect::<Vec<_>>().try_into().unwrap(),
+            data_format,
+        })
+    };
+    let case = ScSpecUdtErrorEnumCaseV0 {
+        doc: "Not now.".try_into().unwrap(),
+        name: "Late".try_into().unwrap(),
+        value: 4_000_000_001,
+    };
+    let error = ScSpecEntry::UdtErrorEnumV0(ScSpecUdtErrorEnumV0 {
+        doc: "One */ \"two\"\n\n\\ three \u{202e}four".try_into().unwrap(),
+        lib: "other".try_into().unwrap(),
+        name: "Error".try_into().unwrap(),
+        cases: vec![case].try_into().unwrap(),
+    });
+    let u64 = ScSpecTypeDef::U64;
+    let option =
+        |of| ScSpecTypeDef::Option(Box::new(ScSpecTypeOption { value_type: Box::new(of) }));
+    let tuple = |of: Vec<ScSpecTypeDef>| {
+        ScSpecTypeDef::Tuple(Box::new(ScSpecTypeTuple { value_types: of.try_into().unwrap() }))
+    };
+    let result = |ok: ScSpecTypeDef| {
+        let (ok_type, error_type) = (Box::new(ok), Box::new(ScSpecTypeDef::Error));
+        ScSpecTypeDef::Result(Box::new(ScSpecTypeResult { ok_type, error_type }))
+    };
+    let map = |key, value| {
+        let (key_type, value_type) = (Box::new(key), Box::new(value));
+        ScSpecTypeDef::Map(Box::new(ScSpecTypeMap { key_type, value_type }))
+    };
+    vec![
+        function(
+            "__constructor",
+            &[("owner", ScSpecTypeDef::Address), ("start", u64.clone())],
+            &[],
+        ),
+        function(
+            "__check_auth",
+            &[
+                ("payload", ScSpecTypeDef::BytesN(stellar_xdr::ScSpecTypeBytesN { n: 32 })),
+                ("signature", ScSpecTypeDef::Val),
+                ("contexts", list(named("Context"))),
+            ],
+            &[result(ScSpecTypeDef::Void)],
+        ),
+        function(
+            "a_function_of_a_very_long_name__",
+            &[
+                ("client", ScSpecTypeDef::MuxedAddress),
+                ("amount", ScSpecTypeDef::I128),
+                ("Amount", ScSpecTypeDef::I128),
+                ("contract_id", option(named("Unknown"))),
+                ("holder", named("Holder")),
+                ("reason", ScSpecTypeDef::Error),
+                ("one", tuple(vec![u64.clone()])),
+            ],
+            &[result(named("Holder"))],
+        ),
+        function("nothing", &[], &[ScSpecTypeDef::Void]),
+        structure(
+            "Holder",
+            &[
+                ("all", map(ScSpecTypeDef::Symbol, list(named("Holder")))),
+                ("anything", named("Unknown")),
+                ("reason", ScSpecTypeDef::Error),
+            ],
+        ),
+        structure("Empty", &[]),
+        error,
+        event(
+            "Moved",
+            &["moved", "more"],
+            ScSpecEventDataFormat::Map,
+            &[("b", false), ("a", true)],
+        ),
+        event("Single", &[], ScSpecEventDataFormat::SingleValue, &[("a", true), ("b", false)]),
+        event("Listed", &["listed"], ScSpecEventDataFormat::Vec, &[("a", false), ("b", false)]),
+        event("Silent", &["silent"], ScSpecEventDataFormat::Map, &[]),
+    ]
+}
+
+fn sorted(spec: &[ScSpecEntry]) -> Vec<Vec<u8>> {
+    let mut entries: Vec<_> =
+        spec.iter().map(|entry| entry.to_xdr(Limits::none()).unwrap()).collect();
+    entries.sort();
+    entries
+}
+
+/// Names of parameters that Rust cannot have are others in the source; nobody who calls a function knows them.
+#[test]
+fn parameters_are_renamed_where_rust_has_their_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let u32 = ScSpecTypeDef::U32;
+    let names = ["env", "type", "self", "2x", "", "ä", "r#in", "_", "a", "a"];
+    let inputs = names.map(|name| (name, u32.clone()));
+    fs::write(at.join("made.wasm"), module(&[function("f", &inputs, &[])])).unwrap();
+    made(&run(at, &["new", "a", "--wasm", "made.wasm"]));
+    let library = &files(&at.join("a"))["src/lib.rs"];
+    let signature = "    pub fn f(
+        env: Env,
+        env_: u32,
+        type_: u32,
+        self_: u32,
+        argument_4: u32,
+        argument_5: u32,
+        argument_6: u32,
+        argument_7: u32,
+        argument_8: u32,
+        a: u32,
+        a_: u32,
+    ) {
+";
+    assert!(library.contains(signature), "{library}");
+}
+
+#[test]
+fn what_is_built_of_a_project_has_the_interface_that_it_was_made_from() {
+    let Some(compiler) = compiler() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let succeeded = |ran: Ran| assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
+    fs::write(at.join("edges.wasm"), module(&edges())).unwrap();
+    let mut modules: Vec<_> =
+        ["counter", "deposit", "heavy", "types"].map(|name| (name, built(name))).into();
+    modules.extend([("market", market()), ("edges", at.join("edges.wasm"))]);
+    for (name, path) in &modules {
+        let project = at.join(name);
+        made(&run(at, &["new", name, "--wasm", path.to_str().unwrap()]));
+        succeeded(compiler.make(&project, &["contract"]));
+        let asked = contract_spec(&fs::read(path).unwrap()).unwrap();
+        let compiled = contract_spec(&fs::read(project.join("contract.wasm")).unwrap()).unwrap();
+        assert_eq!(sorted(&compiled), sorted(&asked), "{name}: {compiled:#?}");
+        succeeded(compiler.make(&project, &["build"]));
+        let program = contract_spec(&fs::read(project.join("program.wasm")).unwrap()).unwrap();
+        let more: Vec<_> = program.iter().filter(|entry| !asked.contains(entry)).collect();
+        let [ScSpecEntry::UdtStructV0(row)] = more.as_slice() else { panic!("{name}: {more:#?}") };
+        assert!(files(&project)["src/rows.rs"].contains(&format!("pub struct {} {{", row.name)));
+    }
+    // The tests of those whose arguments are the most manifold are compiled, and wait for the functions.
+    for name in ["edges", "types"] {
+        let tested = compiler.make(&at.join(name), &["test"]);
+        assert!(tested.stdout.contains("0 passed; 0 failed; 1 ignored"), "{}", tested.stderr);
+    }
+
+    made(&run(at, &["new", "my-poll"]));
+    let poll = at.join("my-poll");
+    let tested = compiler.make(&poll, &["test"]);
+    assert!(tested.stdout.contains("1 passed; 0 failed"), "{}{}", tested.stdout, tested.stderr);
+    // A test that looks at a row notices a wrong one.
+    let library = fs::read_to_string(poll.join("src/lib.rs")).unwrap();
+    let wrong = library.replace("            votes,\n", "            votes: votes - 1,\n");
+    assert_ne!(wrong, library);
+    fs::write(poll.join("src/lib.rs"), wrong).unwrap();
+    let tested = compiler.make(&poll, &["test"]);
+    assert!(tested.stdout.contains("0 passed; 1 failed"), "{}{}", tested.stdout, tested.stderr);
+    fs::write(poll.join("src/lib.rs"), library).unwrap();
+    succeeded(compiler.make(&poll, &["contract", "build"]));
+    assert_ne!(
+        fs::read(poll.join("contract.wasm")).unwrap(),
+        fs::read(poll.join("program.wasm")).unwrap()
+    );
+
+    let refused = compiler.make(&poll, &["deploy"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("CONTRACTS=C"), "{}", refused.stderr);
+
+    deploys(at, &modules.iter().map(|(name, _)| *name).chain(["my-poll"]).collect::<Vec<_>>());
+}
+
+/// A service takes what was built.
+fn deploys(at: &Path, projects: &[&str]) {
+    let (demo, _) = Service::demo(at);
+    let contract =
+        Sandbox::market_contract(&orrery::domain::Network::from_name_or_passphrase("local"));
+    let contract = contract.unwrap().to_string();
+    let token = token(at);
+    let asked = |arguments: &[&str]| -> Ran {
+        let mut command = orrery(at);
+        command.args(arguments).args(["--jwt", token.trim()]);
+        command.args(["--base", &format!("http://{}/rest", demo.address)]);
+        command.output().unwrap().into()
+    };
+    for project in projects {
+        let code = format!("{project}/program.wasm");
+        let deploy =
+            ["deploy", "--project", project, "--code-path", &code, "--contracts", &contract];
+        let deployed = asked(&deploy).json();
+        let tables = deployed["tables"].to_string();
+        assert!(
+            tables.contains(if *project == "my-poll" { "vote" } else { "called" }),
+            "{deployed}"
+        );
+    }
+    let plain = format!("{}/contract.wasm", projects[0]);
+    let deploy = ["deploy", "--project", "plain", "--code-path", &plain, "--contracts", &contract];
+    asked(&deploy).refuses(1, &["the module emits nothing"]);
+    assert_eq!(demo.stop(Signal::INT), Some(0));
+}
