@@ -12,7 +12,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("verify", &["decode", "domain"]),
     ("priority", &[]),
     ("store", &["decode", "domain", "priority", "verify"]),
-    ("export", &["decode", "domain", "store"]),
     ("accounts", &["decode", "domain", "store"]),
     ("durable", &[]),
     ("backup", &["domain", "durable", "store"]),
@@ -22,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("observe", &["budget", "domain"]),
     ("auth", &["domain"]),
     ("source", &["decode", "domain", "durable", "observe", "verify"]),
+    ("export", &["decode", "domain", "source", "store"]),
     ("notify", &["source"]),
     ("webhooks", &["budget", "decode", "domain", "observe", "priority", "source", "store"]),
     ("pipeline", &["decode", "domain", "priority", "source", "store", "verify"]),
@@ -54,9 +54,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "service",
         &[
-            "accounts", "api", "auth", "config", "control", "domain", "durable", "notify",
-            "observe", "pipeline", "priority", "programs", "rpc", "source", "store", "tables",
-            "verify", "webhooks",
+            "accounts", "api", "auth", "config", "control", "domain", "durable", "export",
+            "notify", "observe", "pipeline", "priority", "programs", "rpc", "source", "store",
+            "tables", "verify", "webhooks",
         ],
     ),
 ];

@@ -2,6 +2,9 @@
 //! ingestion, pruning, restarts, and readers beside a writer.
 
 mod common {
+    // Other tests use the rest.
+    #[allow(dead_code)]
+    pub mod exported;
     pub mod histories;
     pub mod model;
     pub mod size;
@@ -12,6 +15,7 @@ mod faults {
 mod feed {
     mod changes;
     mod consumers;
+    mod exports;
     mod kills;
     mod losses;
 }

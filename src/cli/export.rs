@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use orrery::config::Config;
 use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet};
-use orrery::export::{self, ExportError};
+use orrery::export::{self, ExportError, Interrupt, Place};
+use orrery::service::{self, ExportRole};
 use orrery::store::Store;
 use serde::Serialize;
 
@@ -18,32 +20,52 @@ const SAY_SOMETHING_EVERY: Duration = Duration::from_secs(5);
 
 /// Write events and transactions as Parquet files
 ///
-/// Other engines read them as they are. Ledgers that the directory has already are passed over, so an
+/// Other engines read them as they are. Ledgers that the place has already are passed over, so an
 /// export that was interrupted is simply started again, and no row is there twice or missing. The file
 /// manifest.json names all files that count. A service that runs on the data directory goes on storing ledgers:
-/// what it had when the export began is exported.
+/// what it had when the export began is exported. With `export.to` in the settings the service exports by itself.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery export --data-dir d --to-dir lake
+  orrery export --data-dir d --into s3://bucket/prefix
   orrery export --data-dir d --from 63092982 --to 63092993 --to-dir lake --json")]
 pub struct Export {
-    /// Directory of the export: a new or empty one, or that of an earlier export
-    #[arg(long, value_name = "DIRECTORY")]
-    to_dir: PathBuf,
+    /// Place of the export, new or empty or that of an earlier export: a directory, or s3://BUCKET/PREFIX, which is
+    /// asked with the settings export.s3_… or what the environment says (AWS_ACCESS_KEY_ID and so on). Without it
+    /// the setting export.to
+    #[arg(long, value_name = "PLACE")]
+    into: Option<String>,
+    /// The same, of a directory
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "into")]
+    to_dir: Option<PathBuf>,
     /// First ledger. Without it and --to all that is stored is exported; with one of them, what is stored without a gap
     /// up to it, or from it on
     #[arg(long, value_name = "LEDGER")]
     from: Option<u32>,
     /// Last ledger
-    #[arg(long, value_name = "LEDGER")]
+    #[arg(long, value_name = "LEDGER", value_parser = last_ledger)]
     to: Option<u32>,
-    /// Ledgers whose rows share a file, and that are exported together or not at all
-    #[arg(long, value_name = "COUNT", default_value_t = 1000,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    ledgers_per_file: u32,
+    /// Ledgers whose rows share a file, and that are exported together or not at all; without it the setting
+    /// export.ledgers_per_file, 1000
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    ledgers_per_file: Option<u32>,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A ledger; a place is told what it is.
+fn last_ledger(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| match text.contains('/') {
+        true => "--to is the last ledger: name the place with --into".to_owned(),
+        false => "it is no ledger: give a number".to_owned(),
+    })
+}
+
+/// Where an export goes, and in which portions.
+struct Target {
+    place: Place,
+    portion: u32,
 }
 
 #[derive(Serialize)]
@@ -64,14 +86,15 @@ impl Export {
             return Err(Failure::usage(format!("--from {from} is after --to {to}")));
         }
         let settings = common.settings(Vec::new())?;
+        let target = self.target(&settings.config)?;
         match open::existing(&settings)? {
-            Opened::Here(ledgers) => self.export(ledgers.store(), &mut || Ok(())),
+            Opened::Here(ledgers) => self.export(ledgers.store(), &target, &mut || Ok(())),
             Opened::Running(mut client) => {
                 let checkpoint = settings.config.data_dir.join(client.checkpoint()?.directory);
                 // As the service keeps it, which removes the checkpoint when it hears no more.
                 let store = Store::open(&checkpoint, None)?;
                 let mut said = Instant::now();
-                self.export(&store, &mut || {
+                self.export(&store, &target, &mut || {
                     if said.elapsed() > SAY_SOMETHING_EVERY {
                         said = Instant::now();
                         client.status()?;
@@ -82,10 +105,27 @@ impl Export {
         }
     }
 
+    fn target(&self, config: &Config) -> Result<Target, Failure> {
+        let portion = self.ledgers_per_file.unwrap_or(config.export.ledgers_per_file.get());
+        let place = match (&self.to_dir, self.into.as_deref().or(config.export.given())) {
+            (Some(directory), _) => Place::directory(directory),
+            (None, Some(to)) => {
+                service::export_place(to, config, ExportRole::Hand, Interrupt::default())?
+            }
+            (None, None) => {
+                return Err(Failure::usage(
+                    "name the place of the export: --into DIRECTORY or --into s3://BUCKET/PREFIX",
+                ));
+            }
+        };
+        Ok(Target { place, portion })
+    }
+
     /// Exports what a store holds, and calls `go_on` after each portion.
     fn export(
         self,
         store: &Store,
+        target: &Target,
         go_on: &mut dyn FnMut() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let wanted = self.wanted(store)?;
@@ -93,15 +133,15 @@ impl Export {
             return Err(Failure::failed("no ledger is stored, so there is nothing to export"));
         };
         let (first, last) = (first.first, last.last);
-        let mut export = export::Export::open(&self.to_dir, store)?;
+        let mut export = export::Export::open(&target.place, store, Interrupt::default())?;
         let mut interrupted = Ok(());
-        let added = export.add(store, &wanted, self.ledgers_per_file, |ledger| {
+        let added = export.add(store, &wanted, target.portion, |_, ledger| {
             tracing::debug!(ledger = ledger.0, "exported");
             interrupted = go_on();
             if interrupted.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
+        let tables = export.finish()?.tables;
         interrupted?;
-        let tables = &export.manifest().tables;
         let summary = Summary {
             from: first.0,
             to: last.0,

@@ -5,6 +5,7 @@
 //! where it came from. `schema/config.reference.toml` documents every key.
 
 mod disk;
+mod export;
 mod indexers;
 mod limits;
 mod load;
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use disk::Disk;
+pub use export::Export;
 pub use indexers::Indexers;
 pub use limits::Limits;
 pub use load::{Layers, Origin, Settings};
@@ -56,6 +58,8 @@ pub struct Config {
     pub retention: Retention,
     /// What stays free on the disk.
     pub disk: Disk,
+    /// The export that goes on while the service runs.
+    pub export: Export,
     /// Where ledgers come from while the service runs.
     pub source: Source,
     /// The stellar-core that this process runs, for that kind of source.
@@ -214,6 +218,7 @@ impl Default for Config {
                 wait_for_consumers: 17_280,
             },
             disk: Disk::default(),
+            export: Export::default(),
             source: Source {
                 kind: SourceKind::Auto,
                 path: String::new(),
@@ -268,6 +273,7 @@ fn is_secret(key: &str) -> bool {
             "source.rpc_url",
             "source.rpc_headers",
             "source.s3_secret_access_key",
+            "export.s3_secret_access_key",
             "rpc.upstream",
             "rpc.upstream_headers",
         ]
@@ -289,6 +295,7 @@ fn expectation(key: &str) -> &'static str {
         "index.classic_events" | "index.fee_events" => "true or false",
         "index.contracts" => "a list of contract IDs, strkeys of 56 characters that start with C",
         key if key.starts_with("disk.") => disk::expectation(key),
+        key if key.starts_with("export.") => export::expectation(key),
         key if key.starts_with("limits.") => limits::expectation(key),
         "retention.raw_ledgers" => "a number of ledgers from 0 (keep none) to 4294967295",
         "retention.events" | "retention.transactions" => {
@@ -437,6 +444,9 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
              give both or none"
                 .to_owned(),
         );
+    }
+    if let Some(reason) = config.export.contradiction(&config.retention) {
+        return contradiction(reason);
     }
     if let Some(reason) = config.limits.contradiction(config.queries.answer_mib) {
         return contradiction(reason);

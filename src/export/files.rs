@@ -1,8 +1,6 @@
-//! Parquet files of bounded size, which have their name only once they are whole and synced.
+//! Parquet files of bounded size, which count only once they are whole.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -11,21 +9,24 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use sha2::{Digest, Sha256};
 
+use super::ExportError;
 use super::manifest::DataFile;
-use super::{ExportError, at};
+use super::place::{Held, Unfinished};
 use crate::domain::LedgerRange;
 
 /// A file that has reached this size is ended.
-const MOST_BYTES: usize = 128 << 20;
+pub const MOST_BYTES: usize = 128 << 20;
+/// The same for one that is held in memory until it is whole.
+pub const MOST_BYTES_IN_MEMORY: usize = 32 << 20;
 /// A row group that has this many bytes in memory is written out.
 const ROW_GROUP_BYTES: usize = 32 << 20;
 const SUFFIX: &str = ".parquet";
-/// What a file's name has besides while it is written.
-const DRAFT_SUFFIX: &str = ".new";
+/// Digits of what tells objects of one opening of an export from those of others.
+const MARK: usize = 8;
 
 /// Writes the rows of one table and one portion of ledgers into as many files as it takes.
-pub struct TableWriter {
-    directory: PathBuf,
+pub struct TableWriter<'a> {
+    held: &'a Held,
     table: &'static str,
     schema: SchemaRef,
     ledgers: LedgerRange,
@@ -34,14 +35,14 @@ pub struct TableWriter {
 }
 
 struct Open {
-    name: String,
+    path: String,
     rows: u64,
     writer: ArrowWriter<Hashed>,
 }
 
 /// A file, with the hash and the number of the bytes that went there.
 struct Hashed {
-    file: File,
+    file: Unfinished,
     hash: Sha256,
     bytes: u64,
 }
@@ -59,15 +60,14 @@ impl Write for Hashed {
     }
 }
 
-impl TableWriter {
+impl<'a> TableWriter<'a> {
     pub fn new(
-        directory: &Path,
+        held: &'a Held,
         table: &'static str,
         schema: SchemaRef,
         ledgers: LedgerRange,
     ) -> Self {
-        let directory = directory.join(table);
-        Self { directory, table, schema, ledgers, open: None, done: Vec::new() }
+        Self { held, table, schema, ledgers, open: None, done: Vec::new() }
     }
 
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), ExportError> {
@@ -80,10 +80,11 @@ impl TableWriter {
         };
         open.writer.write(batch)?;
         open.rows += batch.num_rows() as u64;
-        if open.writer.in_progress_size() >= ROW_GROUP_BYTES {
+        let most = self.held.most_bytes();
+        if open.writer.in_progress_size() >= ROW_GROUP_BYTES.min(most / 2) {
             open.writer.flush()?;
         }
-        let full = open.writer.bytes_written() >= MOST_BYTES;
+        let full = open.writer.bytes_written() >= most;
         self.open = Some(open);
         if full { self.end() } else { Ok(()) }
     }
@@ -95,24 +96,19 @@ impl TableWriter {
     }
 
     fn begin(&self) -> Result<Open, ExportError> {
-        let LedgerRange { first, last } = self.ledgers;
-        let name = format!("{:010}-{:010}-{}{SUFFIX}", first.0, last.0, self.done.len());
-        let draft = self.directory.join(format!("{name}{DRAFT_SUFFIX}"));
-        let file = File::create(&draft).map_err(at(&draft))?;
-        let file = Hashed { file, hash: Sha256::new(), bytes: 0 };
+        let path = self.held.path_of(self.table, self.ledgers, self.done.len());
+        let file = Hashed { file: self.held.begin(&path)?, hash: Sha256::new(), bytes: 0 };
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let writer = ArrowWriter::try_new(file, self.schema.clone(), Some(properties))?;
-        Ok(Open { name, rows: 0, writer })
+        Ok(Open { path, rows: 0, writer })
     }
 
     fn end(&mut self) -> Result<(), ExportError> {
-        let Some(Open { name, rows, writer }) = self.open.take() else { return Ok(()) };
+        let Some(Open { path, rows, writer }) = self.open.take() else { return Ok(()) };
         let Hashed { file, hash, bytes } = writer.into_inner()?;
-        let draft = self.directory.join(format!("{name}{DRAFT_SUFFIX}"));
-        file.sync_all().map_err(at(&draft))?;
-        put_in_place(&draft, &self.directory.join(&name), &self.directory)?;
+        file.keep()?;
         self.done.push(DataFile {
-            path: format!("{}/{name}", self.table),
+            path,
             first_ledger: self.ledgers.first.0,
             last_ledger: self.ledgers.last.0,
             rows,
@@ -123,29 +119,45 @@ impl TableWriter {
     }
 }
 
-/// Gives a synced draft its name, also after a loss of power.
-pub fn put_in_place(draft: &Path, path: &Path, directory: &Path) -> Result<(), ExportError> {
-    fs::rename(draft, path).map_err(at(path))?;
-    File::open(directory).and_then(|opened| opened.sync_all()).map_err(at(directory))
+/// The name of a file with rows of these ledgers, of which a table may have several.
+pub fn name_of(ledgers: LedgerRange, number: usize, mark: Option<&str>) -> String {
+    let LedgerRange { first, last } = ledgers;
+    let mark = mark.map(|mark| format!("-{mark}")).unwrap_or_default();
+    format!("{:010}-{:010}-{number}{mark}{SUFFIX}", first.0, last.0)
 }
 
-/// Removes files that an export which was killed has left; no others.
-pub fn remove_strays(directory: &Path, is_named: impl Fn(&str) -> bool) -> Result<(), ExportError> {
-    for entry in fs::read_dir(directory).map_err(at(directory))? {
-        let name = entry.map_err(at(directory))?.file_name();
-        let Some(name) = name.to_str() else { continue };
-        if is_ours(name) && !is_named(name) {
-            let path = directory.join(name);
-            fs::remove_file(&path).map_err(at(&path))?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether a name is one that [`TableWriter`] gives to a file or its draft.
-fn is_ours(name: &str) -> bool {
-    let name = name.strip_suffix(DRAFT_SUFFIX).unwrap_or(name);
+/// Whether a name is one that [`name_of`] gives.
+pub fn is_ours(name: &str) -> bool {
     let Some(stem) = name.strip_suffix(SUFFIX) else { return false };
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
-    stem.split('-').count() == 3 && stem.split('-').all(digits)
+    let mark = |part: &str| part.len() == MARK && part.bytes().all(|c| c.is_ascii_hexdigit());
+    match stem.split('-').collect::<Vec<_>>().as_slice() {
+        [numbers @ .., last] if numbers.len() == 3 => {
+            numbers.iter().all(|part| digits(part)) && mark(last)
+        }
+        parts => parts.len() == 3 && parts.iter().all(|part| digits(part)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_its_names() {
+        let ledgers = LedgerRange::new(1000, 1999);
+        for name in [name_of(ledgers, 0, None), name_of(ledgers, 12, Some("00ab9f3c"))] {
+            assert!(is_ours(&name), "{name}");
+        }
+        assert_eq!(name_of(ledgers, 0, None), "0000001000-0000001999-0.parquet");
+        for other in [
+            "letter.txt",
+            "1-2.parquet",
+            "1-2-x.parquet",
+            "1-2-3-4.parquet",
+            "1-2-3-zzzzzzzz.parquet",
+        ] {
+            assert!(!is_ours(other), "{other}");
+        }
+    }
 }

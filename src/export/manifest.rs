@@ -1,17 +1,11 @@
 //! The manifest of an export: which ledgers it has, and in which files their rows are.
 
-use std::fs;
-use std::io::{self, Write};
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 
-use super::{ExportError, at, files};
+use super::ExportError;
 use crate::domain::{LedgerRange, LedgerSet};
 
 pub(super) const NAME: &str = "manifest.json";
-/// The manifest while it is being written.
-pub(super) const DRAFT: &str = "manifest.json.new";
 const FORMAT: u32 = 1;
 
 /// What `manifest.json` says.
@@ -21,10 +15,22 @@ pub struct Manifest {
     pub format: u32,
     /// Passphrase of the network whose ledgers these are.
     pub network_passphrase: String,
+    /// Who writes to a bucket now. Nothing for readers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writer: Option<Writer>,
     /// First and last ledger of every range that is exported, ascending.
     pub ledgers: Vec<(u32, u32)>,
     /// Files by table.
     pub tables: Tables,
+}
+
+/// Who writes to a bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writer {
+    /// Tells it from others.
+    pub id: String,
+    /// After this time, in UNIX seconds, it is held to be gone.
+    pub until: u64,
 }
 
 /// Files by table, in the order in which they were added.
@@ -39,7 +45,7 @@ pub struct Tables {
 /// One Parquet file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataFile {
-    /// Path below the directory of the export.
+    /// Path below the place of the export.
     pub path: String,
     /// First ledger of its portion.
     pub first_ledger: u32,
@@ -58,41 +64,46 @@ impl Manifest {
         Self {
             format: FORMAT,
             network_passphrase: passphrase.to_owned(),
+            writer: None,
             ledgers: Vec::new(),
             tables: Tables::default(),
         }
     }
 
-    /// The manifest of a directory, if there is one.
+    /// Reads what a manifest says, which lies at `place`.
     ///
     /// # Errors
-    /// When it cannot be read, or is not of this format.
-    pub fn read(directory: &Path) -> Result<Option<Self>, ExportError> {
-        let path = directory.join(NAME);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(at(&path)(error)),
-        };
-        let unusable = |reason| ExportError::Manifest { path: path.clone(), reason };
+    /// [`ExportError::Manifest`] when it is not of this format.
+    pub fn parse(text: &[u8], place: &str) -> Result<Self, ExportError> {
+        let unusable = |reason| ExportError::Manifest { place: place.to_owned(), reason };
         let manifest: Self =
-            serde_json::from_slice(&text).map_err(|error| unusable(error.to_string()))?;
+            serde_json::from_slice(text).map_err(|error| unusable(error.to_string()))?;
         if manifest.format != FORMAT {
             return Err(unusable(format!("its format is {}, not {FORMAT}", manifest.format)));
         }
-        Ok(Some(manifest))
+        Ok(manifest)
     }
 
-    pub(super) fn write(&self, directory: &Path) -> Result<(), ExportError> {
-        let path = directory.join(NAME);
-        let draft = directory.join(DRAFT);
-        let written = fs::File::create(&draft).and_then(|mut file| {
-            file.write_all(&serde_json::to_vec_pretty(self)?)?;
-            file.write_all(b"\n")?;
-            file.sync_all()
-        });
-        written.map_err(at(&draft))?;
-        files::put_in_place(&draft, &path, directory)
+    /// The text of the file.
+    pub(super) fn text(&self, place: &str) -> Result<Vec<u8>, ExportError> {
+        let mut text = serde_json::to_vec_pretty(self).map_err(|error| ExportError::Manifest {
+            place: place.to_owned(),
+            reason: error.to_string(),
+        })?;
+        text.push(b'\n');
+        Ok(text)
+    }
+
+    /// Whether it is of the network of this passphrase.
+    pub(super) fn check_network(&self, stored: &str, place: &str) -> Result<(), ExportError> {
+        if self.network_passphrase == stored {
+            return Ok(());
+        }
+        Err(ExportError::OtherNetwork {
+            place: place.to_owned(),
+            exported: self.network_passphrase.clone(),
+            stored: stored.to_owned(),
+        })
     }
 
     /// Ledgers that are exported.
@@ -100,9 +111,10 @@ impl Manifest {
         self.ledgers.iter().map(|(first, last)| LedgerRange::new(*first, *last)).collect()
     }
 
-    pub(super) fn names(&self, path: &str) -> bool {
+    /// Paths of all files that count.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         let Tables { events, transactions } = &self.tables;
-        events.iter().chain(transactions).any(|file| file.path == path)
+        events.iter().chain(transactions).map(|file| &*file.path)
     }
 
     pub(super) fn add(

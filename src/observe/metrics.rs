@@ -45,6 +45,8 @@ pub struct Metrics {
     refused: IntCounter,
     consumer_lag: IntGaugeVec,
     consumer_lost: IntGaugeVec,
+    export_ledgers: IntGauge,
+    export_failures: IntCounter,
     store_bytes: IntGauge,
     cache_bytes: IntGauge,
     http_requests: IntCounterVec,
@@ -144,6 +146,11 @@ impl Metrics {
                 ),
                 &["consumer"],
             )?,
+            export_ledgers: IntGauge::new("orrery_export_ledgers", "Ledgers in the export")?,
+            export_failures: IntCounter::new(
+                "orrery_export_failures_total",
+                "Attempts to export that failed and are made again",
+            )?,
             store_bytes: IntGauge::new("orrery_store_bytes", "Size of the store on the disk")?,
             cache_bytes: IntGauge::new(
                 "orrery_store_cache_bytes",
@@ -225,6 +232,7 @@ impl Metrics {
         for gauges in [&self.budget_most, &self.budget_taken, &self.budget_waiting] {
             self.registry.register(Box::new(gauges.clone()))?;
         }
+        self.registry.register(Box::new(self.export_failures.clone()))?;
         for counter in [&self.ledgers, &self.events, &self.transactions, &self.refused] {
             self.registry.register(Box::new(counter.clone()))?;
         }
@@ -236,6 +244,7 @@ impl Metrics {
             &self.source_lag,
             &self.source_window_left,
             &self.source_window_alarm,
+            &self.export_ledgers,
             &self.store_bytes,
             &self.cache_bytes,
         ] {
@@ -383,6 +392,16 @@ impl Metrics {
     /// unreachable (no answer), gone (410), given_up (the last one).
     pub fn webhook_attempted(&self, result: &str) {
         self.webhook_attempts.with_label_values(&[result]).inc();
+    }
+
+    /// Reports how many ledgers the export has.
+    pub fn exported_are(&self, ledgers: u64) {
+        self.export_ledgers.set(i64::try_from(ledgers).unwrap_or(i64::MAX));
+    }
+
+    /// Reports an attempt to export that failed.
+    pub fn export_failed(&self) {
+        self.export_failures.inc();
     }
 
     /// All metrics in the text format of Prometheus.

@@ -15,6 +15,7 @@ use crate::accounts::evictions::Evictions;
 use crate::accounts::passkey::PasskeyWallets;
 use crate::accounts::smart::SmartAccounts;
 use crate::control::{ConsumerReport, RebuildReport};
+use crate::export;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::priority::Priority;
@@ -29,6 +30,9 @@ const FEED: &str = "feed";
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Ranges that are shown in a sentence.
 const MOST_RANGES: usize = 5;
+
+/// Why the export cannot be built anew, to be read after its name.
+const NOT_HERE: &str = "what it has written is not in this store: give export.to another place";
 
 /// The consumers of this program, beside its indexing programs: one line for each.
 pub(super) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
@@ -141,7 +145,8 @@ pub(super) fn report(store: &Store, metrics: &Metrics, health: &Health) {
     metrics.consumers_are(kinds.iter().map(|(kind, (lag, lost))| (kind.as_str(), *lag, *lost)));
     let mut details = Vec::new();
     for (kind, (lag, lost)) in &kinds {
-        if *lag > 0 {
+        // What waits for its file to be complete is nothing to tell: the export has a word of its own.
+        if *lag > 0 && kind != export::CONSUMER {
             details.push(format!("{kind}: {lag} ledgers behind"));
         }
         if *lost > 0 {
@@ -174,6 +179,9 @@ impl Ledgers {
     /// [`StoreError::UnknownConsumer`] when it is none of the registered ones; [`StoreError::NotRebuilt`]
     /// when it is one for which that is nothing; what the database says.
     pub fn rebuild(&self, name: &str, begin: bool) -> Result<RebuildReport, StoreError> {
+        if name == export::CONSUMER {
+            return Err(StoreError::NotRebuilt(name.to_owned(), NOT_HERE));
+        }
         let known = self.consumers().iter().find(|it| it.spec().name == name);
         if let Some(reason) = known.and_then(|it| it.cannot_be_rebuilt()) {
             return Err(StoreError::NotRebuilt(name.to_owned(), reason));

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::room::{Held, Room};
-use super::{ServiceError, consumers};
+use super::{ServiceError, consumers, exporting};
 use crate::config::Config;
 use crate::control::{CoveredRange, NotStored, StatusReport, Stored};
 use crate::domain::{ContractId, LedgerSeq, Network};
@@ -63,7 +63,8 @@ impl Ledgers {
         network: Option<&Network>,
         consumers: Vec<Arc<dyn LedgerConsumer>>,
     ) -> Result<Self, ServiceError> {
-        let specs = consumers.iter().map(|consumer| consumer.spec()).collect();
+        let mut specs: Vec<_> = consumers.iter().map(|consumer| consumer.spec()).collect();
+        specs.extend(exporting::registered(config));
         let extensions = Extensions { consumers: specs, ..Extensions::default() };
         let store = Arc::new(Store::open_with(&config.data_dir, network, extensions)?);
         Ok(Self { consumers, ..Self::over(store, config)? })

@@ -4,6 +4,7 @@
 mod backfill;
 mod consumers;
 mod controlled;
+mod exporting;
 mod http_settings;
 mod ingest;
 mod lag_history;
@@ -33,6 +34,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 pub use backfill::{BackfillError, Backfills, Older, OpenSources, OrderFile};
 pub use consumers::lost_ranges;
+pub use exporting::{ExportRole, export_place};
 pub use ingest::{Ended, Ingestion};
 pub use ledger_entries::{AskedEntries, EntriesServer};
 pub use ledgers::Ledgers;
@@ -48,6 +50,7 @@ use crate::auth::{AuthError, PublicKey, Tokens};
 use crate::config::{Auth, Config, PublicKeyFile};
 use crate::control::{ControlError, Listener};
 use crate::domain::{Network, StartPoint};
+use crate::export::ExportError;
 use crate::notify::TargetError;
 use crate::observe::metrics::MetricsError;
 use crate::programs::{ProgramError, Programs};
@@ -100,6 +103,9 @@ pub enum ServiceError {
     /// Webhooks.
     #[error("webhooks cannot be delivered: {0}")]
     Webhooks(#[from] WebhookError),
+    /// The export.
+    #[error("the export cannot begin: {0}")]
+    Export(#[from] ExportError),
     /// A part could not be started.
     #[error("a part of the service ended while it was started: {0}")]
     Start(tokio::task::JoinError),
@@ -272,6 +278,11 @@ pub async fn run_opened(
     let entrances_address = entrances.address;
     let Entrances { http, control, .. } = entrances;
     let targets = status_messages::targets(&config.status)?;
+    let exporting = {
+        let (ledgers, config, stop) = (Arc::clone(&ledgers), config.clone(), stop.clone());
+        let open = move || exporting::open(&ledgers, &config, stop);
+        spawn_blocking(open).await.map_err(ServiceError::Start)??
+    };
     let backfills = Arc::new(Backfills::new(Arc::clone(&ledgers), open_sources));
     let controlled =
         Controlled { ledgers: Arc::clone(&ledgers), backfills: Arc::clone(&backfills) };
@@ -286,6 +297,9 @@ pub async fn run_opened(
         let stop = stop.clone();
         async move { backfills.serve(stop).await }
     });
+    if let Some(exporting) = exporting {
+        tasks.spawn(exporting.run());
+    }
     if !targets.is_empty() {
         let follows = following.is_some();
         tasks.spawn(status_messages::post(Arc::clone(&ledgers), targets, follows, stop.clone()));

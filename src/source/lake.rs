@@ -5,6 +5,8 @@
 //! Where it lies: [`settings`] reads an address, which is a [`directory`] or something [`remote`], with
 //! what [`buckets`] and [`transport`] give to `object_store`. What it is: [`opening`] finds manifest and layout. What it has: [`ends`] finds the newest and
 //! the oldest ledger, with few questions. What is in it: [`ahead`] downloads and unpacks in order.
+//!
+//! [`objects`] is no lake: a bucket that is written to, with the same settings and client.
 
 mod access;
 mod ahead;
@@ -13,6 +15,7 @@ mod directory;
 mod ends;
 mod error;
 mod layout;
+mod objects;
 mod opening;
 mod remote;
 mod settings;
@@ -28,6 +31,7 @@ use futures_util::stream::{self, Stream, StreamExt};
 pub use directory::Directory;
 pub use error::LakeError;
 pub use layout::{Layout, Manifest};
+pub use objects::{ObjectVersion, Objects, ObjectsError};
 pub use opening::GivenLayout;
 pub use settings::{AccessKey, LakeSettings, S3Credentials};
 pub use source::LakeSource;

@@ -43,6 +43,21 @@ impl Store {
         EventId(self.durable_events.0.load(Ordering::Acquire))
     }
 
+    /// Whether no crash takes away, or gives another id to, an event of these ledgers, which are stored.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn are_durable(&self, ledgers: LedgerRange) -> Result<bool, StoreError> {
+        let durable = self.last_durable_event();
+        for piece in self.pieces(ledgers) {
+            let last = self.ledger_or_missing(piece.last)?;
+            if last.first_event.0 + last.counts.events() > durable.0 + 1 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The first events after `after` that retention has removed, or is about to. What was read before this
     /// is whole up to the first event that it names.
     ///

@@ -1,5 +1,5 @@
-//! An S3-compatible server (s3s on a directory) with a lake in one of its buckets, and a provider in
-//! front of it that passes questions on, or answers as a script says.
+//! An S3-compatible server (s3s on a directory) with one bucket, and a provider in front of it that passes questions
+//! on, or answers as a script says.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,8 +20,6 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use super::chain::Chain;
-use super::lake_server::{file, key, manifest};
 use super::provider::{Provider, Question, Reply};
 
 /// The bucket.
@@ -125,20 +123,14 @@ impl S3Server {
         self.provider.questions()
     }
 
-    /// Writes the manifest of a lake below `prefix`.
-    pub fn has_manifest(&self, prefix: &str, chain: &Chain) {
-        self.put(
-            &format!("{prefix}/.config.json"),
-            manifest(chain.network.passphrase()).as_bytes(),
-        );
+    /// Address of the server.
+    pub fn endpoint(&self) -> String {
+        self.provider.url("/")
     }
 
-    /// Writes the files of ledgers `first` to `last` below `prefix`, one after the other.
-    pub fn closes(&self, prefix: &str, chain: &Chain, first: u32, last: u32) {
-        for ledger in first..=last {
-            let bytes = file(ledger, &chain.ledger(ledger).xdr);
-            self.put(&format!("{prefix}/{}", key(ledger, "zst")), &bytes);
-        }
+    /// The directory with the objects below a prefix.
+    pub fn directory(&self, prefix: &str) -> PathBuf {
+        self.root.path().join(BUCKET).join(prefix)
     }
 
     /// Writes an object at once, as an upload does.
@@ -191,10 +183,16 @@ impl S3Access for NoListing {
 
 /// Asks the server behind; the host stays that which was signed.
 fn pass_on(client: &Client, behind: SocketAddr, question: &Question) -> Reply {
+    // The server looks at the condition of a write first and writes then: one at a time.
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _one = (question.method == "PUT").then(|| WRITING.lock().unwrap());
     let method = question.method.parse().unwrap();
     let mut request = client.request(method, format!("http://{behind}{}", question.target));
     for (name, value) in &question.headers {
         request = request.header(name, value);
+    }
+    if !question.body.is_empty() {
+        request = request.body(question.body.clone());
     }
     let response = request.send().unwrap();
     let mut reply = Reply::status(response.status().as_u16());

@@ -4,7 +4,13 @@
 #[path = "../common"]
 mod common {
     pub mod client;
+    pub mod exported;
     pub mod lake_files;
+    // Other tests use the rest of these two.
+    #[allow(dead_code)]
+    pub mod provider;
+    #[allow(dead_code)]
+    pub mod s3;
     pub mod signal;
     pub mod size;
 }
@@ -12,5 +18,6 @@ mod common {
 mod backfill;
 mod disk;
 mod durable;
+mod export;
 mod live;
 mod service;

@@ -136,6 +136,15 @@ impl Service {
 
     /// All rows of a route, page by page, without their ids.
     pub fn rows(&self, path: &str, cursor: &str) -> Vec<Value> {
+        let mut all = self.rows_with_ids(path, cursor);
+        for row in &mut all {
+            row.as_object_mut().unwrap().remove("id");
+        }
+        all
+    }
+
+    /// All rows of a route, page by page.
+    pub fn rows_with_ids(&self, path: &str, cursor: &str) -> Vec<Value> {
         let mut all: Vec<Value> = Vec::new();
         loop {
             let after = match all.last() {
@@ -145,9 +154,6 @@ impl Service {
             let page = self.get(&format!("{path}{after}"));
             let page = page.as_array().unwrap_or_else(|| panic!("{path}{after}: {page}")).clone();
             if page.is_empty() {
-                for row in &mut all {
-                    row.as_object_mut().unwrap().remove("id");
-                }
                 return all;
             }
             all.extend(page);

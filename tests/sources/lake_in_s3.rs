@@ -24,6 +24,24 @@ use crate::common::s3::{KEY_ID, Rights, S3Server, SECRET};
 const SOON: Duration = Duration::from_secs(60);
 const PREFIX: &str = "v1.1/it";
 
+impl S3Server {
+    /// Writes the manifest of a lake below `prefix`.
+    pub fn has_manifest(&self, prefix: &str, chain: &Chain) {
+        self.put(
+            &format!("{prefix}/.config.json"),
+            manifest(chain.network.passphrase()).as_bytes(),
+        );
+    }
+
+    /// Writes the files of ledgers `first` to `last` below `prefix`, one after the other.
+    pub fn closes(&self, prefix: &str, chain: &Chain, first: u32, last: u32) {
+        for ledger in first..=last {
+            let bytes = file(ledger, &chain.ledger(ledger).xdr);
+            self.put(&format!("{prefix}/{}", key(ledger, "zst")), &bytes);
+        }
+    }
+}
+
 struct Scene {
     s3: S3Server,
     store: std::sync::Arc<Store>,

@@ -18,6 +18,8 @@ mod common {
     #[allow(dead_code)]
     pub mod process;
     pub mod provider;
+    // Exports use the rest.
+    #[allow(dead_code)]
     pub mod s3;
     pub mod signal;
     pub mod size;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
@@ -19,6 +19,7 @@ use crate::source::http::redacted;
 
 /// Region of stores that have none, and of the oldest part of AWS.
 const DEFAULT_REGION: &str = "us-east-1";
+const UNREADABLE_CREDENTIALS: &str = "the credentials for it cannot be read";
 /// Where the environment names who asks Google, as Google's own libraries and `object_store` have it.
 const GOOGLE: [(&str, GoogleConfigKey); 3] = [
     ("GOOGLE_SERVICE_ACCOUNT", GoogleConfigKey::ServiceAccount),
@@ -85,6 +86,26 @@ impl<'a> Bucket<'a> {
         let mut root = self.root("s3", builder.build(), when_refused)?;
         root.bucket_and_region = Some((self.name.to_owned(), region));
         Ok(Remote::new(root))
+    }
+
+    /// The same bucket to write to, as `object_store` has it. Objects are deleted one by one, because not every store
+    /// that is like S3 can do it otherwise.
+    pub fn writable_s3(
+        self,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<AmazonS3, LakeError> {
+        let key = self.settings.key_of_s3(&environment);
+        let region = self.region(&environment)?;
+        let builder = self.s3_builder(&region, key, &environment)?;
+        // The reason may hold a piece of what was read.
+        let wrong = |_| self.settings.wrong(UNREADABLE_CREDENTIALS);
+        builder.with_disable_bulk_delete(true).build().map_err(wrong)
+    }
+
+    /// What is before every key, empty or with a slash at its end, and the place for messages, without one.
+    pub fn prefix_and_place(&self, scheme: &str) -> (String, String) {
+        let place = format!("{scheme}://{}/{}", self.name, self.prefix);
+        (self.prefix.clone(), place.trim_end_matches('/').to_owned())
     }
 
     fn region(&self, environment: impl Fn(&str) -> Option<String>) -> Result<String, LakeError> {
@@ -235,14 +256,14 @@ impl<'a> Bucket<'a> {
         when_refused: &'static str,
     ) -> Result<Root, LakeError> {
         // The reason may hold a piece of what was read.
-        let wrong = |_| self.settings.wrong("the credentials for it cannot be read");
+        let wrong = |_| self.settings.wrong(UNREADABLE_CREDENTIALS);
         let store = Arc::new(built.map_err(wrong)?);
-        let place = format!("{scheme}://{}/{}", self.name, self.prefix);
+        let (prefix, place) = self.prefix_and_place(scheme);
         Ok(Root {
             lists: Some(Arc::clone(&store) as Arc<dyn PaginatedListStore>),
             store,
-            prefix: self.prefix.clone(),
-            place: place.trim_end_matches('/').to_owned(),
+            prefix,
+            place,
             bucket_and_region: None,
             when_refused,
         })

@@ -125,7 +125,9 @@ impl Remote {
             Refusal::Failed { words, delay } => {
                 LakeError::Transport { place, reason: words, delay }
             }
-            Refusal::Missing | Refusal::NoSuchMethod(_) => LakeError::transport(place, refusal),
+            Refusal::Missing | Refusal::NoSuchMethod(_) | Refusal::Changed(_) => {
+                LakeError::transport(place, refusal)
+            }
         }
     }
 
@@ -215,7 +217,7 @@ impl Remote {
 }
 
 /// Why there is no answer.
-fn refusal(error: &object_store::Error) -> Refusal {
+pub(super) fn refusal(error: &object_store::Error) -> Refusal {
     Refusal::of(error).unwrap_or_else(|| {
         Refusal::failed(format!("the answer is not understood: {}", innermost(error)))
     })

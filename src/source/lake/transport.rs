@@ -54,6 +54,9 @@ pub(super) enum Refusal {
     /// The server does not know how to do this.
     #[error("{0}")]
     NoSuchMethod(String),
+    /// It is not what it was to be when it is replaced (RFC 9110 section 15.5.13), or others replace it now.
+    #[error("{0}")]
+    Changed(String),
     /// The bucket lies in another region, if that is named in this one.
     #[error("{words}")]
     OtherRegion { words: String, right: Option<String> },
@@ -119,7 +122,8 @@ impl Transport {
         let lists = query.split('&').any(|word| LISTINGS.contains(&word));
         let mut asked =
             self.client.request(parts.method, parts.uri.to_string()).headers(parts.headers);
-        if !body.is_empty() {
+        // Not `is_empty`, which says of what is uploaded the opposite.
+        if body.content_length() > 0 {
             asked = asked.body(Body::wrap(body));
         }
         let sent = asked.send().await;
@@ -210,6 +214,7 @@ async fn judge(response: Response) -> Refusal {
         StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
             Refusal::NoSuchMethod(words)
         }
+        StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT => Refusal::Changed(words),
         _ if status.is_redirection() => {
             let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
             let there = location.and_then(|location| target.join(location).ok());

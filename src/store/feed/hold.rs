@@ -79,6 +79,7 @@ impl Store {
             let ranges = ranges.map(cut).filter(|ledgers| !ledgers.is_empty());
             let mut left: LedgerSet = ranges.collect();
             left.remove_all(&consumer.lost);
+            left.remove_all(&consumer.ahead.done);
             left.ranges().first().map(|ledgers| ledgers.first)
         });
         firsts.min()
@@ -94,7 +95,8 @@ impl Store {
             if gone.is_empty() {
                 continue;
             }
-            let unseen: LedgerSet = coverage.ranges_after(consumer.place).collect();
+            let mut unseen: LedgerSet = coverage.ranges_after(consumer.place).collect();
+            unseen.remove_all(&consumer.ahead.done);
             let mut changed = consumer.clone();
             changed.lost.insert_all(&unseen.within(gone));
             if changed.lost != consumer.lost || consumer.dirty {

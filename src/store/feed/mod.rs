@@ -12,6 +12,8 @@
 //! A consumer's rows may be changed outside of its steps, too ([`change`]): what its users ask for, and what
 //! comes of its work later. A step and such a change exclude each other.
 //!
+//! A consumer whose work follows another order than that of ingestion says what it is through with ([`through`]).
+//!
 //! Rows of a consumer belong to a *generation*. A second one can be built beside the one that is read, and
 //! takes its place with one write ([`rebuild`]).
 
@@ -23,6 +25,7 @@ mod rebuild;
 mod rows;
 mod seen;
 mod state;
+mod through;
 mod worker;
 
 use std::sync::Arc;

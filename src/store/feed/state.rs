@@ -14,6 +14,15 @@ use super::rebuild::{self, RebuildProgress};
 use super::{Begins, ConsumerSpec, ConsumerStatus, Needs};
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
+/// What a consumer is through with beside what comes up to its place, when its work follows another order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(in super::super) struct Ahead {
+    /// All that it is through with.
+    pub done: LedgerSet,
+    /// How many ledgers after its place it has no more to do with.
+    pub ledgers: u64,
+}
+
 /// A consumer in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Consumer {
@@ -25,6 +34,8 @@ pub(in super::super) struct Consumer {
     pub lost: LedgerSet,
     /// Whether it takes ledgers in this process.
     pub active: bool,
+    /// What it is through with already of what comes after its place. In memory only.
+    pub ahead: Ahead,
     /// Whether what is here is ahead of its row.
     pub dirty: bool,
 }
@@ -33,7 +44,8 @@ impl Consumer {
     /// One that has done nothing yet.
     pub(in super::super) fn new(needs: Needs, place: u64) -> Self {
         let lost = LedgerSet::default();
-        Self { needs, generation: 0, place, lost, active: false, dirty: false }
+        let ahead = Ahead::default();
+        Self { needs, generation: 0, place, lost, active: false, ahead, dirty: false }
     }
 
     pub(super) fn pass(&mut self, place: u64, lost: &LedgerSet) {
@@ -212,6 +224,7 @@ impl Consumers {
         for (name, consumer) in &mut stored {
             if let Some(before) = known.by_name.get(name) {
                 consumer.active = before.active;
+                consumer.ahead = before.ahead.clone();
                 // What it has passed it has passed, whatever became of the write.
                 if before.dirty && before.generation == consumer.generation {
                     consumer.pass(before.place, &before.lost);
@@ -247,7 +260,7 @@ impl Known {
             name: name.to_owned(),
             active: consumer.active,
             place: consumer.place,
-            lag: last.saturating_sub(consumer.place),
+            lag: last.saturating_sub(consumer.place).saturating_sub(consumer.ahead.ledgers),
             lost: consumer.lost.clone(),
             rebuild: second
                 .map(|second| RebuildProgress { done: second.place, of: consumer.place }),
@@ -264,10 +277,11 @@ impl Known {
         for (name, consumer) in updates {
             match consumer {
                 Some(consumer) => {
-                    // Whether it is active may have been said meanwhile.
-                    let active = self.by_name.get(&name).map(|it| it.active);
-                    let active = active.unwrap_or(consumer.active);
-                    self.by_name.insert(name, Consumer { active, dirty: false, ..consumer });
+                    // Whether it is active may have been said meanwhile, and what it is through with.
+                    let now = self.by_name.get(&name).map(|it| (it.active, it.ahead.clone()));
+                    let (active, ahead) = now.unwrap_or((consumer.active, consumer.ahead.clone()));
+                    let consumer = Consumer { active, ahead, dirty: false, ..consumer };
+                    self.by_name.insert(name, consumer);
                 }
                 None => drop(self.by_name.remove(&name)),
             }

@@ -1,0 +1,105 @@
+//! Settings of the export that goes on while the service runs.
+
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Retention, Secret};
+
+const LEDGERS_PER_FILE: NonZeroU32 = NonZeroU32::new(1000).unwrap();
+
+/// `[export]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Export {
+    /// Directory or `s3://` address; empty for no export.
+    pub to: String,
+    /// Ledgers that are exported together.
+    pub ledgers_per_file: NonZeroU32,
+    /// Region of the bucket; empty for that of the environment.
+    pub s3_region: String,
+    /// Address of an S3-compatible server that is not AWS; empty for AWS.
+    pub s3_endpoint: String,
+    /// Public half of an access key; empty for that of the environment.
+    pub s3_access_key_id: String,
+    /// Its secret half.
+    pub s3_secret_access_key: Secret,
+}
+
+impl Default for Export {
+    fn default() -> Self {
+        Self {
+            to: String::new(),
+            ledgers_per_file: LEDGERS_PER_FILE,
+            s3_region: String::new(),
+            s3_endpoint: String::new(),
+            s3_access_key_id: String::new(),
+            s3_secret_access_key: Secret::default(),
+        }
+    }
+}
+
+impl Export {
+    /// Where it goes, if it does.
+    pub fn given(&self) -> Option<&str> {
+        (!self.to.is_empty()).then_some(&*self.to)
+    }
+
+    /// What cannot be, in a sentence.
+    pub(super) fn contradiction(&self, retention: &Retention) -> Option<String> {
+        if self.s3_access_key_id.is_empty() != self.s3_secret_access_key.given().is_none() {
+            return Some(
+                "export.s3_access_key_id and export.s3_secret_access_key belong together: give both \
+                 or none"
+                    .to_owned(),
+            );
+        }
+        self.given()?;
+        let kept = [("events", retention.events), ("transactions", retention.transactions)];
+        let (name, kept) = kept.into_iter().find(|(_, kept)| {
+            let with_waiting = u64::from(*kept) + u64::from(retention.wait_for_consumers);
+            *kept > 0 && with_waiting < u64::from(self.ledgers_per_file.get())
+        })?;
+        Some(format!(
+            "export.ledgers_per_file is {}, but retention.{name} keeps {kept} ledgers and \
+             retention.wait_for_consumers {} more: no file would ever be complete",
+            self.ledgers_per_file, retention.wait_for_consumers
+        ))
+    }
+}
+
+/// What a key takes, to be read after "give".
+pub(super) fn expectation(key: &str) -> &'static str {
+    match key {
+        "export.to" => "a directory or a bucket, such as \"/srv/lake\" or \"s3://bucket/prefix\"",
+        "export.ledgers_per_file" => "a whole number from 1 to 4294967295",
+        "export.s3_region" => "a region, such as \"us-east-2\"",
+        "export.s3_endpoint" => "an address, such as \"https://s3.example.org\"",
+        "export.s3_access_key_id" => "the public half of an access key",
+        _ => "the secret half of an access key",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_never_complete_is_refused() {
+        let retention = |events, wait_for_consumers| Retention {
+            raw_ledgers: 0,
+            events,
+            transactions: 0,
+            wait_for_consumers,
+        };
+        let mut export = Export::default();
+        assert_eq!(export.contradiction(&retention(1, 0)), None, "nothing is exported");
+        export.to = "lake".to_owned();
+        assert_eq!(export.contradiction(&retention(0, 0)), None);
+        assert_eq!(export.contradiction(&retention(500, 500)), None);
+        let told = export.contradiction(&retention(500, 499)).unwrap();
+        assert!(told.contains("retention.events keeps 500 ledgers and"), "{told}");
+        export.s3_access_key_id = "AKID".to_owned();
+        let told = export.contradiction(&retention(0, 0)).unwrap();
+        assert!(told.contains("belong together"), "{told}");
+    }
+}

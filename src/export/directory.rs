@@ -1,0 +1,162 @@
+//! An export in a directory. A lock excludes others; files are written under other names, synced and renamed.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::error::at;
+use super::manifest::{self, Manifest};
+use super::{ExportError, TABLES, files};
+
+const LOCK: &str = "export.lock";
+/// What a name has besides while its file is written.
+const DRAFT_SUFFIX: &str = ".new";
+
+/// A directory to which nobody else writes.
+pub struct HeldDirectory {
+    directory: PathBuf,
+    /// Held, not read.
+    _lock: File,
+}
+
+/// The manifest of a directory; none when nothing is there that it could be of.
+pub fn peek(directory: &Path) -> Result<Option<Manifest>, ExportError> {
+    let found = read_manifest(directory)?;
+    if found.is_none() && !is_fresh(directory)? {
+        return Err(ExportError::NotAnExport(directory.display().to_string()));
+    }
+    Ok(found)
+}
+
+fn read_manifest(directory: &Path) -> Result<Option<Manifest>, ExportError> {
+    let path = directory.join(manifest::NAME);
+    match fs::read(&path) {
+        Ok(text) => Manifest::parse(&text, &path.display().to_string()).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(at(&path)(error)),
+    }
+}
+
+impl HeldDirectory {
+    /// Takes a directory for an export of this network, a new or an empty one or that of an earlier export, and
+    /// removes files of its own that the manifest does not name.
+    pub fn take(directory: &Path, passphrase: &str) -> Result<(Self, Manifest), ExportError> {
+        let place = directory.display().to_string();
+        fs::create_dir_all(directory).map_err(at(directory))?;
+        peek(directory)?;
+        let lock_path = directory.join(LOCK);
+        let lock = File::create(&lock_path).map_err(at(&lock_path))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => ExportError::InUse(place.clone()),
+            TryLockError::Error(source) => at(&lock_path)(source),
+        })?;
+        let held = Self { directory: directory.to_owned(), _lock: lock };
+        // Read under the lock: another export may have begun it meanwhile.
+        let manifest = match read_manifest(directory)? {
+            Some(manifest) => manifest,
+            None => {
+                let manifest = Manifest::new(passphrase);
+                held.write_manifest(&manifest)?;
+                manifest
+            }
+        };
+        manifest.check_network(passphrase, &place)?;
+        let named: BTreeSet<&str> = manifest.paths().collect();
+        for table in TABLES {
+            let path = directory.join(table);
+            fs::create_dir_all(&path).map_err(at(&path))?;
+            remove_strays(&path, |name| named.contains(&*format!("{table}/{name}")))?;
+        }
+        File::open(directory).and_then(|opened| opened.sync_all()).map_err(at(directory))?;
+        Ok((held, manifest))
+    }
+
+    /// Begins a file.
+    pub fn begin(&self, path: &str) -> Result<Draft, ExportError> {
+        let path = self.directory.join(path);
+        let draft = draft_of(&path);
+        let file = File::create(&draft).map_err(at(&draft))?;
+        Ok(Draft { file, path })
+    }
+
+    /// Replaces the manifest.
+    pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), ExportError> {
+        let path = self.directory.join(manifest::NAME);
+        let draft = draft_of(&path);
+        let text = manifest.text(&path.display().to_string())?;
+        let written = File::create(&draft).and_then(|mut file| {
+            file.write_all(&text)?;
+            file.sync_all()
+        });
+        written.map_err(at(&draft))?;
+        put_in_place(&path)
+    }
+}
+
+/// A file that does not have its name yet.
+pub struct Draft {
+    file: File,
+    path: PathBuf,
+}
+
+impl Draft {
+    /// Gives the file its name.
+    pub fn keep(self) -> Result<(), ExportError> {
+        self.file.sync_all().map_err(at(&draft_of(&self.path)))?;
+        put_in_place(&self.path)
+    }
+}
+
+impl Write for Draft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn draft_of(path: &Path) -> PathBuf {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(DRAFT_SUFFIX);
+    draft.into()
+}
+
+/// Gives a synced draft its name, also after a loss of power.
+fn put_in_place(path: &Path) -> Result<(), ExportError> {
+    fs::rename(draft_of(path), path).map_err(at(path))?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    File::open(directory).and_then(|opened| opened.sync_all()).map_err(at(directory))
+}
+
+/// Removes files that an export which was killed has left; no others.
+fn remove_strays(directory: &Path, is_named: impl Fn(&str) -> bool) -> Result<(), ExportError> {
+    for entry in fs::read_dir(directory).map_err(at(directory))? {
+        let name = entry.map_err(at(directory))?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let is_ours = files::is_ours(name.strip_suffix(DRAFT_SUFFIX).unwrap_or(name));
+        if is_ours && !is_named(name) {
+            let path = directory.join(name);
+            fs::remove_file(&path).map_err(at(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether nothing is there but what an export leaves that was killed before it wrote a manifest.
+fn is_fresh(directory: &Path) -> Result<bool, ExportError> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(at(directory)(error)),
+    };
+    for entry in entries {
+        let name = entry.map_err(at(directory))?.file_name();
+        if name != LOCK && name != *draft_of(Path::new(manifest::NAME)).as_os_str() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,127 @@
+//! An export, read back from its files by another library: what its manifest says, and rows of its tables.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::Path;
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{DataType, Int64Type};
+use arrow::record_batch::RecordBatch;
+use orrery::export::{DataFile, Manifest};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+/// What is compared of an event, beside what the REST interface says.
+pub const OF_EVENTS: [&str; 13] = [
+    "id",
+    "contract_id",
+    "topic1",
+    "topic2",
+    "topic3",
+    "topic4",
+    "data",
+    "tx",
+    "event_index",
+    "ledger",
+    "type",
+    "application_order",
+    "op_index",
+];
+
+/// The same of a transaction.
+pub const OF_TRANSACTIONS: [&str; 7] = [
+    "tx",
+    "ledger",
+    "application_order",
+    "successful",
+    "source_account",
+    "event_count",
+    "envelope_xdr",
+];
+
+/// The manifest; none when there is none yet.
+pub fn manifest(directory: &Path) -> Option<Manifest> {
+    let text = fs::read(directory.join("manifest.json")).ok()?;
+    Some(Manifest::parse(&text, "manifest.json").unwrap())
+}
+
+/// Rows of events, in the order of ids. Each file is what the manifest says of it.
+pub fn events(directory: &Path) -> Vec<Value> {
+    let files = manifest(directory).unwrap().tables.events;
+    let mut rows = rows(directory, &files, &OF_EVENTS);
+    rows.sort_by_key(|row| row["id"].as_u64());
+    rows
+}
+
+/// Rows of transactions, in the order of the chain.
+pub fn transactions(directory: &Path) -> Vec<Value> {
+    let files = manifest(directory).unwrap().tables.transactions;
+    let mut rows = rows(directory, &files, &OF_TRANSACTIONS);
+    rows.sort_by_key(|row| (row["ledger"].as_u64(), row["application_order"].as_u64()));
+    rows
+}
+
+/// Those members of a row that are compared, as an export has them.
+pub fn comparable(row: &Value, columns: &[&str]) -> Value {
+    let member = |column: &&str| {
+        let value = match &row[*column] {
+            Value::String(text) if text.is_empty() => Value::Null,
+            value => value.clone(),
+        };
+        ((*column).to_owned(), value)
+    };
+    Value::Object(columns.iter().map(member).collect())
+}
+
+/// Nothing lies in the tables' directories that the manifest does not name.
+pub fn assert_no_strays(directory: &Path) {
+    let tables = manifest(directory).unwrap().tables;
+    let files = tables.events.iter().chain(&tables.transactions);
+    let named: BTreeSet<String> = files.map(|file| file.path.clone()).collect();
+    let mut found = BTreeSet::new();
+    for table in ["events", "transactions"] {
+        let Ok(entries) = fs::read_dir(directory.join(table)) else { continue };
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        found.extend(names.map(|name| format!("{table}/{name}")));
+    }
+    assert_eq!(found, named);
+}
+
+fn rows(directory: &Path, files: &[DataFile], columns: &[&str]) -> Vec<Value> {
+    let mut all = Vec::new();
+    for file in files {
+        let path = directory.join(&file.path);
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!(bytes.len() as u64, file.bytes, "{}", file.path);
+        assert_eq!(hex::encode(Sha256::digest(&bytes)), file.sha256, "{}", file.path);
+        let before = all.len();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap());
+        for batch in reader.unwrap().build().unwrap() {
+            let batch = batch.unwrap();
+            all.extend((0..batch.num_rows()).map(|row| one(&batch, row, columns)));
+        }
+        assert_eq!((all.len() - before) as u64, file.rows, "{}", file.path);
+        let inside = |row: &Value| {
+            let ledger = row["ledger"].as_u64().unwrap();
+            (u64::from(file.first_ledger)..=u64::from(file.last_ledger)).contains(&ledger)
+        };
+        assert!(all[before..].iter().all(inside), "{}", file.path);
+    }
+    all
+}
+
+fn one(batch: &RecordBatch, row: usize, columns: &[&str]) -> Value {
+    let member = |column: &&str| {
+        let values = batch.column_by_name(column).unwrap();
+        let value = match values.data_type() {
+            _ if values.is_null(row) => Value::Null,
+            DataType::Int64 => values.as_primitive::<Int64Type>().value(row).into(),
+            DataType::Boolean => values.as_boolean().value(row).into(),
+            DataType::Utf8 => values.as_string::<i32>().value(row).into(),
+            other => panic!("{column} is of type {other}"),
+        };
+        ((*column).to_owned(), value)
+    };
+    Value::Object(columns.iter().map(member).collect::<Map<_, _>>())
+}

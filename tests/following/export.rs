@@ -1,0 +1,430 @@
+//! The service exports what it stores, into a directory and into a bucket: each event exactly once, whatever is killed,
+//! refused or out of reach meanwhile, and ingestion waits for nothing of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use orrery::domain::LedgerSet;
+use orrery::export::{Export, ExportError, Interrupt, Place, Who};
+use orrery::source::lake::LakeSettings;
+use orrery::store::Store;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::exported::{self, OF_EVENTS, OF_TRANSACTIONS};
+use crate::common::lake_files::{Chain, LakeFiles};
+use crate::common::provider::{Delivery, Question, Reply};
+use crate::common::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
+use crate::common::size;
+use crate::service::{Service, json, run, until};
+
+/// Ledgers in a portion.
+const PORTION: u32 = 5;
+
+/// A data directory that follows a lake and exports into `x` or a bucket.
+struct Scene {
+    directory: TempDir,
+    chain: Chain,
+    lake: LakeFiles,
+}
+
+impl Scene {
+    fn new(seed: u64, last: u32) -> Self {
+        let chain = Chain::made(seed, last);
+        let lake = LakeFiles::new(&chain.network);
+        Self { directory: tempfile::tempdir().unwrap(), chain, lake }
+    }
+
+    fn at(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn closes(&self, ledgers: std::ops::RangeInclusive<u32>) {
+        ledgers.for_each(|sequence| self.lake.add(&self.chain, sequence));
+    }
+
+    /// Writes the settings with these of the export.
+    fn settings(&self, export: &str) {
+        let text = format!(
+            "network = 'local'\n[source]\nkind = 'lake'\npath = '{}'\n[export]\nledgers_per_file = {PORTION}\n{export}\n",
+            self.lake.text()
+        );
+        fs::write(self.at().join("c"), text).unwrap();
+    }
+
+    fn start(&self) -> Service {
+        Service::start(self.at(), &["--config", "c"])
+    }
+
+    /// Everything that is served of ledgers `first` to `last` is in the export, once, and nothing else is.
+    fn assert_exported(&self, service: &Service, directory: &Path, first: u32, last: u32) {
+        let rows = |route: &str, cursor: &str, columns: &[&str]| -> Vec<Value> {
+            let path = format!("/rest/{route}/by-ledger?limit=1000");
+            let rows = service.rows_with_ids(&path, cursor);
+            let inside = |row: &&Value| {
+                (u64::from(first)..=u64::from(last)).contains(&row["ledger"].as_u64().unwrap())
+            };
+            rows.iter().filter(inside).map(|row| exported::comparable(row, columns)).collect()
+        };
+        let mut events = rows("events", "id", &OF_EVENTS);
+        events.sort_by_key(|row| row["id"].as_u64());
+        let mut transactions = rows("txs", "tx", &OF_TRANSACTIONS);
+        transactions.sort_by_key(|row| (row["ledger"].as_u64(), row["application_order"].as_u64()));
+        assert!(events.len() > 10 && transactions.len() > 10);
+        let manifest = exported::manifest(directory).unwrap();
+        assert_eq!(manifest.ledgers, [(first, last)]);
+        assert!(exported::events(directory) == events, "events of {first} to {last}");
+        assert!(exported::transactions(directory) == transactions);
+        exported::assert_no_strays(directory);
+    }
+}
+
+/// Waits until the service says that it has exported so many ledgers.
+fn until_exported(service: &Service, ledgers: u32) -> Value {
+    let wanted = format!("{ledgers} ledgers exported");
+    service.until_health(&format!("{ledgers} ledgers are exported"), |health| {
+        let export = &health["components"]["export"];
+        export["status"] == "up"
+            && export["detail"].as_str().is_some_and(|it| it.starts_with(&wanted))
+    })
+}
+
+/// Small: 5 kills; full: 50.
+#[test]
+fn live_ledgers_are_exported_once_through_kills() {
+    let kills = size::choose(5, 50);
+    let last = 30 + kills as u32;
+    let scene = Scene::new(1, last);
+    scene.settings("to = 'x'");
+    scene.closes(2..=12);
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    for kill in 0..kills as u32 {
+        let mut service = scene.start();
+        scene.closes(13 + kill..=13 + kill);
+        // The moment is what is random here; no condition is awaited.
+        std::thread::sleep(Duration::from_millis(rng.random_range(0..600)));
+        service.child.kill().unwrap();
+        service.child.wait().unwrap();
+        if let Some(manifest) = exported::manifest(&scene.at().join("x")) {
+            // Whatever it names is whole, at any moment.
+            let events = exported::events(&scene.at().join("x"));
+            assert!(events.windows(2).all(|pair| pair[0]["id"] != pair[1]["id"]));
+            assert!(manifest.ledgers.len() <= 1, "{:?}", manifest.ledgers);
+        }
+    }
+    let service = scene.start();
+    scene.closes(2..=last);
+    let complete = last / PORTION * PORTION - 1;
+    let health = until_exported(&service, complete - 1);
+    let detail = health["components"]["export"]["detail"].as_str().unwrap();
+    assert!(detail.contains(&format!("the newest {complete}")), "{detail}");
+    service.until_stored(last);
+    until("what waits is told", || {
+        let metrics = service.metrics();
+        let waits =
+            format!("\norrery_consumer_lag_ledgers{{consumer=\"export\"}} {}\n", last - complete);
+        metrics.contains(&waits).then_some(())
+    });
+    let metrics = service.metrics();
+    assert!(metrics.contains(&format!("\norrery_export_ledgers {}\n", complete - 1)), "{metrics}");
+    assert!(metrics.contains("\norrery_component_up{component=\"export\"} 1\n"), "{metrics}");
+    let feed = service.health()["components"]["feed"].to_string();
+    assert!(!feed.contains("export"), "{feed}");
+    scene.assert_exported(&service, &scene.at().join("x"), 2, complete);
+
+    // By hand, the rest follows, and the service goes on after it.
+    let by_hand = json(scene.at(), &["export", "--config", "c", "--data-dir", "d", "--json"]);
+    assert_eq!(by_hand["new_ledgers"].as_u64(), Some(u64::from(last - complete)), "{by_hand}");
+    service.stop();
+}
+
+#[test]
+fn older_ledgers_are_exported_as_well() {
+    let scene = Scene::new(2, 60);
+    scene.settings("to = 'x'");
+    scene.closes(2..=60);
+    let service = Service::start(scene.at(), &["--config", "c", "--start", "38"]);
+    // The first file begins where the store does.
+    until_exported(&service, 22);
+    let lake = scene.lake.text();
+    let filled = ["--from", "2", "--to", "37", "--source", &lake];
+    let report =
+        json(scene.at(), &[&["backfill", "--data-dir", "d", "--json"][..], &filled].concat());
+    assert_eq!(report["state"], "done", "{report}");
+    until_exported(&service, 58);
+    scene.assert_exported(&service, &scene.at().join("x"), 2, 59);
+    service.stop();
+}
+
+#[test]
+fn a_directory_that_is_away_holds_nothing_up() {
+    let scene = Scene::new(3, 60);
+    scene.settings("to = 'disk/x'");
+    scene.closes(2..=20);
+    // As a mount that is broken.
+    fs::write(scene.at().join("disk"), "").unwrap();
+    let service = scene.start();
+    let health = service.until_health("the trouble is told", |health| {
+        health["components"]["export"]["status"] == "down" && health["service_latest_ledger"] == 20
+    });
+    let reason = health["components"]["export"]["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("its place cannot be read or written") && !reason.contains("disk"),
+        "{reason}"
+    );
+    scene.closes(21..=40);
+    service.until_health("ingestion goes on", |health| health["service_latest_ledger"] == 40);
+    let metrics = service.metrics();
+    assert!(metrics.contains("\norrery_component_up{component=\"export\"} 0\n"), "{metrics}");
+    assert!(!metrics.contains("\norrery_export_failures_total 0\n"), "{metrics}");
+    let warned = service.log().iter().any(|line| line["message"].to_string().contains("disk/x"));
+    assert!(warned, "the log names the place");
+    fs::remove_file(scene.at().join("disk")).unwrap();
+    until_exported(&service, 38);
+    scene.closes(41..=50);
+    until_exported(&service, 48);
+    scene.assert_exported(&service, &scene.at().join("disk/x"), 2, 49);
+
+    // A disk that is not mounted any more looks empty: nothing begins anew there.
+    fs::rename(scene.at().join("disk"), scene.at().join("unmounted")).unwrap();
+    fs::create_dir(scene.at().join("disk")).unwrap();
+    scene.closes(51..=60);
+    let health = service.until_health("the loss is told", |health| {
+        health["components"]["export"]["status"] == "down"
+    });
+    let reason = health["components"]["export"]["reason"].to_string();
+    assert!(reason.contains("its manifest cannot be used"), "{reason}");
+    assert_eq!(fs::read_dir(scene.at().join("disk")).unwrap().count(), 0);
+    fs::remove_dir(scene.at().join("disk")).unwrap();
+    fs::rename(scene.at().join("unmounted"), scene.at().join("disk")).unwrap();
+    until_exported(&service, 58);
+    scene.assert_exported(&service, &scene.at().join("disk/x"), 2, 59);
+    service.stop();
+}
+
+#[test]
+fn what_cannot_be_is_refused_at_the_start() {
+    let scene = Scene::new(4, 5);
+    scene.closes(2..=5);
+    let other = scene.at().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("letter.txt"), "dear").unwrap();
+    for (settings, parts) in [
+        ("to = 'ftp://host/x'", &["give a directory or s3://bucket/prefix"][..]),
+        ("to = 's3://'", &["s3://", "it names no bucket"]),
+        ("to = 'other'", &["other is neither empty nor an export"]),
+        ("to = 's3://b/x'\ns3_endpoint = 'nothing'", &["its endpoint nothing is none"]),
+        ("to = 's3://b/x'\ns3_access_key_id = 'AKID'", &["belong together"]),
+        (
+            "to = 'x'\n[retention]\nevents = 2\nwait_for_consumers = 2",
+            &["export.ledgers_per_file is 5", "no file would ever be complete"],
+        ),
+    ] {
+        scene.settings(settings);
+        let serve = ["serve", "--config", "c", "--data-dir", "d", "--listen", "127.0.0.1:0"];
+        let ran = run(scene.at(), &serve);
+        let told = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{settings}: {told}");
+        let sentence = told.lines().last().unwrap();
+        assert!(sentence.starts_with("orrery: "), "{told}");
+        parts.iter().for_each(|part| assert!(sentence.contains(part), "{settings}: {sentence}"));
+    }
+    let text = "[export]\nledgers_per_file = 0\n";
+    fs::write(scene.at().join("c"), text).unwrap();
+    let ran = run(scene.at(), &["config", "check", "--config", "c"]);
+    let told = String::from_utf8(ran.stderr).unwrap();
+    assert!(told.contains("line 2: export.ledgers_per_file cannot be 0"), "{told}");
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 1);
+}
+
+fn s3_settings(server: &S3Server) -> String {
+    format!(
+        "to = 's3://{BUCKET}/some/lake'\ns3_endpoint = '{}'\ns3_access_key_id = '{KEY_ID}'\n\
+         s3_secret_access_key = '{SECRET}'",
+        server.endpoint()
+    )
+}
+
+fn lake_of(server: &S3Server) -> PathBuf {
+    server.directory("some/lake")
+}
+
+fn writes(question: &Question, what: &str) -> bool {
+    question.method == "PUT" && question.target.contains(what)
+}
+
+#[test]
+fn a_bucket_gets_each_event_once_although_requests_fail() {
+    let server = S3Server::start(Rights::Closed);
+    let scene = Scene::new(5, 60);
+    scene.settings(&s3_settings(&server));
+    scene.closes(2..=22);
+    let failed: Arc<[AtomicU32; 4]> = Arc::default();
+    server.misbehaves({
+        let failed = Arc::clone(&failed);
+        move |question, honest| {
+            let nth = |which: usize| failed[which].fetch_add(1, Ordering::SeqCst) + 1;
+            let is_manifest = writes(question, "manifest.json");
+            if writes(question, "/transactions/") && nth(0) == 2 {
+                // Events of this portion are there already.
+                return Reply::status(503);
+            }
+            if question.method == "DELETE" && nth(1) == 1 {
+                return Reply::status(500);
+            }
+            if is_manifest && [3, 6].contains(&nth(2)) {
+                // It is written, and nobody learns of it.
+                honest();
+                return Reply::status(200).delivered(Delivery::Refused);
+            }
+            if is_manifest && nth(3) == 8 {
+                return Reply::status(200).delivered(Delivery::Refused);
+            }
+            honest()
+        }
+    });
+    let service = scene.start();
+    until_exported(&service, 18);
+    scene.closes(23..=60);
+    until_exported(&service, 58);
+    let counts: Vec<u32> = failed.iter().map(|count| count.load(Ordering::SeqCst)).collect();
+    assert!(counts[0] >= 2 && counts[1] >= 1 && counts[2] >= 6 && counts[3] >= 8, "{counts:?}");
+    scene.assert_exported(&service, &lake_of(&server), 2, 59);
+    let writer = || exported::manifest(&lake_of(&server)).unwrap().writer;
+    until("others may write", || writer().is_none().then_some(()));
+    assert!(!service.metrics().contains("\norrery_export_failures_total 0\n"));
+    for line in service.log() {
+        assert!(!line.to_string().contains(SECRET), "{line}");
+    }
+
+    // By hand, with the settings of the service, what is stored beyond.
+    let by_hand = ["export", "--config", "c", "--data-dir", "d", "--json"];
+    let summary = json(scene.at(), &by_hand);
+    assert_eq!(summary["new_ledgers"], 1, "{summary}");
+    assert_eq!(json(scene.at(), &by_hand)["new_ledgers"], 0);
+    scene.assert_exported(&service, &lake_of(&server), 2, 60);
+    service.stop();
+}
+
+#[test]
+fn a_bucket_that_is_away_holds_nothing_up() {
+    let server = S3Server::start(Rights::Closed);
+    let scene = Scene::new(6, 40);
+    scene.settings(&s3_settings(&server));
+    scene.closes(2..=20);
+    server.misbehaves(|_, _| Reply::status(200).delivered(Delivery::Refused));
+    let service = scene.start();
+    service.until_health("the trouble is told", |health| {
+        health["components"]["export"]["status"] == "down"
+    });
+    scene.closes(21..=30);
+    service.until_health("ingestion goes on", |health| health["service_latest_ledger"] == 30);
+    server.heals();
+    until_exported(&service, 28);
+    // Away again, in the middle of it, and for a kill.
+    server.misbehaves(|question, honest| match question.method.as_str() {
+        "PUT" => Reply::status(403),
+        _ => honest(),
+    });
+    scene.closes(31..=40);
+    let health = service.until_health("the trouble is told", |health| {
+        health["components"]["export"]["status"] == "down"
+    });
+    assert_eq!(health["service"], "down");
+    drop(service);
+    server.heals();
+    let service = scene.start();
+    until_exported(&service, 38);
+    scene.assert_exported(&service, &lake_of(&server), 2, 39);
+    service.stop();
+}
+
+#[test]
+fn two_exports_into_a_bucket_exclude_each_other() {
+    let server = S3Server::start(Rights::Open);
+    let scene = Scene::new(7, 30);
+    scene.settings("");
+    scene.closes(2..=30);
+    let service = scene.start();
+    service.until_stored(30);
+    service.stop();
+
+    let settings = LakeSettings { region: None, ..server.anonymous("some/lake") };
+    let place = |clock: fn() -> u64| {
+        let who = Who { id: "somebody".to_owned(), clock, chance: || 7 };
+        Place::of(&settings, who, Interrupt::default()).unwrap()
+    };
+    let first: LedgerSet = orrery::domain::LedgerRange::new(2, 9).into();
+    let export = ["export", "--data-dir", "d", "--config", "c", "--into"];
+    let to = format!("s3://{BUCKET}/some/lake");
+    let config = format!("[export]\ns3_endpoint = '{}'\n", server.endpoint());
+    fs::write(scene.at().join("c"), config).unwrap();
+    {
+        let store = Store::open(&scene.at().join("copy"), Some(&scene.chain.network)).unwrap();
+        let _held = Export::open(&place(orrery::service::unix_now), &store, Interrupt::default());
+        assert!(_held.is_ok());
+        let ran = run(scene.at(), &[&export[..], &[&to]].concat());
+        let told = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{told}");
+        assert!(told.contains(&format!("another export is writing to {to}")), "{told}");
+    }
+    // Who has not said anything for long counts as gone, and is told so when it has only been slow.
+    let store = Store::open(&scene.at().join("d"), None).unwrap();
+    let mut slow = Export::open(&place(|| 0), &store, Interrupt::default()).unwrap();
+    slow.add(&store, &first, PORTION, |_, _| std::ops::ControlFlow::Continue(())).unwrap();
+    let before = exported::manifest(&lake_of(&server)).unwrap();
+    assert_eq!(before.ledgers, [(2, 9)]);
+    drop(store);
+    let summary = json(scene.at(), &[&export[..], &[&to, "--json"]].concat());
+    assert_eq!(summary["new_ledgers"], 21, "{summary}");
+    let store = Store::open(&scene.at().join("d"), None).unwrap();
+    let all: LedgerSet = orrery::domain::LedgerRange::new(2, 30).into();
+    let error = slow.add(&store, &all, PORTION, |_, _| std::ops::ControlFlow::Continue(()));
+    assert!(matches!(error, Err(ExportError::TakenOver(_))), "{error:?}");
+    drop((slow, store));
+    // What it left meanwhile is no part of the export.
+    let service = Service::start(scene.at(), &["--no-source"]);
+    let ids: Vec<_> =
+        exported::events(&lake_of(&server)).iter().map(|row| row["id"].clone()).collect();
+    let served = service.rows_with_ids("/rest/events/by-ledger?limit=1000", "id");
+    assert_eq!(ids.len(), served.len());
+    assert_eq!(exported::manifest(&lake_of(&server)).unwrap().ledgers, [(2, 30)]);
+    service.stop();
+}
+
+#[test]
+fn a_bucket_with_something_else_is_left_alone() {
+    let server = S3Server::start(Rights::Open);
+    let scene = Scene::new(8, 10);
+    scene.settings("");
+    scene.closes(2..=10);
+    let service = scene.start();
+    service.until_stored(10);
+    service.stop();
+    server.put("some/lake/letter.txt", b"dear");
+    let config = format!("[export]\ns3_endpoint = '{}'\n", server.endpoint());
+    fs::write(scene.at().join("c"), config).unwrap();
+    let export = |to: &str| {
+        let ran = run(scene.at(), &["export", "--data-dir", "d", "--config", "c", "--into", to]);
+        (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
+    };
+    let (code, told) = export(&format!("s3://{BUCKET}/some/lake"));
+    assert_eq!(code, Some(1));
+    assert!(told.contains("some/lake is neither empty nor an export"), "{told}");
+    server.put("broken/manifest.json", b"{}");
+    let (code, told) = export(&format!("s3://{BUCKET}/broken"));
+    assert_eq!(code, Some(1));
+    assert!(told.contains("is not a manifest that this version can go on with"), "{told}");
+    let (code, told) = export("s3://nowhere/x");
+    assert_eq!(code, Some(1));
+    assert!(told.contains("there is no such bucket"), "{told}");
+    let ran = run(scene.at(), &["export", "--data-dir", "d", "--to", "s3://a/b"]);
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(String::from_utf8(ran.stderr).unwrap().contains("name the place with --into"));
+    assert_eq!(run(scene.at(), &["export", "--data-dir", "d"]).status.code(), Some(2));
+}
