@@ -18,6 +18,7 @@ mod documents;
 mod drift;
 mod export;
 mod harness;
+mod interfaces;
 mod modes;
 mod network;
 mod new;

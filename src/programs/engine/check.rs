@@ -392,10 +392,7 @@ fn too_much(what: &str, most: &str) -> Failure {
 }
 
 /// The XDR values that stand one after the other in a section.
-pub(super) fn entries<T: ReadXdr>(
-    bytes: &[u8],
-    section: &'static str,
-) -> Result<Vec<T>, Refused> {
+pub(super) fn entries<T: ReadXdr>(bytes: &[u8], section: &'static str) -> Result<Vec<T>, Refused> {
     let limits = Limits { depth: SPEC_DEPTH, len: bytes.len() };
     T::read_xdr_iter(&mut Limited::new(std::io::Cursor::new(bytes), limits))
         .collect::<Result<_, _>>()
