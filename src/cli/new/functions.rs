@@ -15,6 +15,15 @@ const LONGEST_TABLE: usize = 32;
 /// What a row has where there is nothing else.
 const LEDGER: &str = "env.ledger().sequence()";
 
+/// How the library has its tests.
+const TESTS: &str = "\
+#[cfg(all(test, feature = \"program\"))]
+mod test;
+
+#[cfg(test)]
+extern crate std;
+";
+
 /// The sources of a program, as far as they follow from its contract's interface.
 pub struct Program<'a> {
     pub interface: &'a Interface,
@@ -56,6 +65,7 @@ impl<'a> Program<'a> {
         kinds.for_each(|kind| imports.add(kind, self.interface));
         imports.sdk.extend(["contract", "contractimpl", "Env"].map(str::to_owned));
         let interface = if self.has_types() { "pub mod interface;\n" } else { "" };
+        let tests = if self.is_native() { TESTS } else { "" };
         let functions: Vec<_> =
             self.interface.functions.iter().map(|it| self.function(it)).collect();
         let own = rust::import("interface", &imports.own);
@@ -73,12 +83,7 @@ impl<'a> Program<'a> {
 
 {interface}#[cfg(feature = \"program\")]
 pub mod rows;
-#[cfg(all(test, feature = \"program\"))]
-mod test;
-
-#[cfg(test)]
-extern crate std;
-
+{tests}
 {}{own}
 #[contract]
 pub struct {};
@@ -121,6 +126,11 @@ pub struct {} {{
             self.example.name,
             self.row.name,
         )
+    }
+
+    /// Whether there can be a native test.
+    pub fn is_native(&self) -> bool {
+        self.interface.not_native().is_empty()
     }
 
     /// Whether there is a `src/interface.rs`.
@@ -173,7 +183,8 @@ impl Row {
         let mut columns: BTreeSet<String> =
             INJECTED.iter().map(|(name, _)| (*name).to_owned()).collect();
         let is_new = |field: &&Field| columns.insert(field.name.to_ascii_lowercase());
-        let new = function.parameters.iter().filter(is_new).cloned();
+        let native = function.parameters.iter().filter(|field| field.kind.is_native(interface));
+        let new = native.filter(is_new).cloned();
         let with_value = |field: Field| {
             let clone = if field.kind.is_copy(interface) { "" } else { ".clone()" };
             let value = format!("{}{clone}", field.name);

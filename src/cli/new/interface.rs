@@ -173,6 +173,14 @@ impl Interface {
         self.definitions.iter().find(|one| one.name == name && !is_event(one))
     }
 
+    /// Types that the SDK cannot have in a native test.
+    pub fn not_native(&self) -> Vec<&str> {
+        let is_event = |one: &Definition| matches!(one.body, Body::Event { .. });
+        let types = self.definitions.iter().filter(|one| !is_event(one));
+        let not_native = types.filter(|one| one.kinds().iter().any(|kind| !kind.is_native(self)));
+        not_native.map(|one| one.name.as_str()).collect()
+    }
+
     fn find_undefined(&mut self) {
         let of_functions = self.functions.iter().flat_map(Function::kinds);
         let kinds = of_functions.chain(self.definitions.iter().flat_map(Definition::kinds));

@@ -107,6 +107,30 @@ impl Kind {
         }
     }
 
+    /// Whether the SDK can have it in a type of a native test: it cannot have a `Val` outside of lists and maps, nor
+    /// errors of the contract.
+    pub fn is_native(&self, interface: &Interface) -> bool {
+        let is_error = |name: &str| {
+            let definition = interface.definition(name);
+            definition.is_some_and(|one| matches!(one.body, Body::Errors(_)))
+        };
+        let mut left = vec![(self, false)];
+        while let Some((part, listed)) = left.pop() {
+            match part {
+                Self::Sdk("Val") if !listed => return false,
+                Self::Sdk(name) if is_error(name) => return false,
+                Self::Named(name) if is_error(name) => return false,
+                Self::Named(name) if interface.undefined.contains(name) && !listed => return false,
+                Self::Option(one) => left.push((one, listed)),
+                Self::Tuple(all) => left.extend(all.iter().map(|one| (one, listed))),
+                Self::Vec(one) => left.push((one, true)),
+                Self::Map(one, other) => left.extend([(&**one, true), (&**other, true)]),
+                _ => {}
+            }
+        }
+        true
+    }
+
     /// The types that this one is made of, itself included.
     pub fn parts(&self) -> Vec<&Self> {
         let mut parts = vec![self];

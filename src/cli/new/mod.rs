@@ -74,7 +74,7 @@ impl New {
         let contract = self.contract.map(|contract| contract.to_string());
         let files = project::of_interface(&names, &program, contract.as_deref());
         project::write(&folder, &files)?;
-        output::print(&next(&folder, Some(&program.example.name), contract.is_some()))
+        output::print(&next(&folder, Some(&program), contract.is_some()))
     }
 }
 
@@ -103,19 +103,21 @@ fn module_name(project: &str) -> Result<String, Failure> {
     Ok(module)
 }
 
-/// What to do next, in three lines. `filled` is the function with an example where all are empty.
-fn next(folder: &Path, filled: Option<&str>, contract_is_known: bool) -> String {
+/// What to do next, in three lines; functions of a `program` are still empty.
+fn next(folder: &Path, program: Option<&Program<'_>>, contract_is_known: bool) -> String {
     let folder = folder.display();
-    let first = match filled {
-        Some(function) => {
+    let first = match program {
+        Some(program) => {
+            let function = &program.example.name;
             format!("fill in {folder}/src/lib.rs; `{function}` has an example of a row")
         }
         None => format!("look at {folder}/src/lib.rs, a contract that emits a row of each vote"),
     };
+    let test = if program.is_none_or(Program::is_native) { "make test && " } else { "" };
     let contracts = if contract_is_known { "" } else { " CONTRACTS=C…" };
     format!(
         "{first}
-cd {folder} && make test && make build   # once before: rustup target add wasm32v1-none
+cd {folder} && {test}make build   # once before: rustup target add wasm32v1-none
 make try{contracts} && make deploy{contracts}   # with a token in ORRERY_JWT
 "
     )

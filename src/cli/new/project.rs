@@ -26,6 +26,8 @@ const POLL: [(&str, &str); 3] = [
 ];
 /// What begins each package of a lock file.
 const PACKAGE: &str = "\n[[package]]\n";
+/// How a test is run.
+const NATIVE_TEST: &str = "\t$(CARGO) test --features program\n";
 /// The table of the example.
 const POLL_TABLE: &str = "vote";
 
@@ -65,9 +67,35 @@ pub fn of_interface(names: &Names<'_>, program: &Program<'_>, contract: Option<&
         shared(names, contract.unwrap_or_default(), &about, &files, first, &program.row.table);
     all.push(("src/lib.rs", program.library(&about.replace('`', ""))));
     all.push(("src/rows.rs", program.rows()));
-    all.push(("src/test.rs", native_test::source(program)));
+    match program.interface.not_native().as_slice() {
+        [] => all.push(("src/test.rs", native_test::source(program))),
+        types => without_test(&mut all, &types.join(", ")),
+    }
     all.extend(definitions::source(program.interface).map(|text| ("src/interface.rs", text)));
     all
+}
+
+/// Takes the native test away, where the SDK cannot have one, and says so where it is asked for.
+fn without_test(files: &mut Files, types: &str) {
+    files.retain(|(path, _)| !path.starts_with("src/test"));
+    for (path, text) in files {
+        match *path {
+            "Makefile" => *text = text.replace(NATIVE_TEST, &format!(
+                "\t@echo \"soroban-sdk cannot have the types {types} in a native test: use make try\" >&2; exit 1\n"
+            )),
+            "README.md" => {
+                let lines = text.lines().filter(|line| !line.starts_with("| `src/test"));
+                let changed = lines.map(|line| match line.starts_with("2. ") {
+                    true => {
+                        format!("2. Native tests are not possible: soroban-sdk cannot have {types} there.\n")
+                    }
+                    false => format!("{line}\n"),
+                });
+                *text = changed.collect();
+            }
+            _ => {}
+        }
+    }
 }
 
 /// What all projects have.
