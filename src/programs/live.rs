@@ -182,6 +182,7 @@ impl Live {
             ran.push(effects);
             if !is_whole_ledger
                 || bytes >= PART_BYTES
+                || self.runner.is_full_with(entry, bytes)
                 || errors >= MOST_ERRORS_IN_A_ROW
                 || Instant::now() >= limits.until
             {

@@ -125,7 +125,12 @@ impl TurnLimits {
 impl Runner {
     /// Whether an owner has as many rows as an owner may have.
     pub(super) fn is_full(&self, entry: &Entry) -> bool {
-        entry.owner_bytes() >= self.settings.owner_bytes
+        self.is_full_with(entry, 0)
+    }
+
+    /// The same once so many more bytes of rows are written.
+    pub(super) fn is_full_with(&self, entry: &Entry, more: usize) -> bool {
+        entry.owner_bytes().saturating_add(more as u64) >= self.settings.owner_bytes
     }
 
     /// The successful calls of a ledger that touch one of the contracts, in apply order.
