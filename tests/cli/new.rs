@@ -418,8 +418,9 @@ fn deploys(at: &Path, projects: &[&str]) {
     };
     for project in projects {
         let code = format!("{project}/program.wasm");
-        let deploy =
-            ["deploy", "--project", project, "--code-path", &code, "--contracts", &contract];
+        // The demo has a project of its own that is called `market`.
+        let name = format!("{project}-rows");
+        let deploy = ["deploy", "--project", &name, "--code-path", &code, "--contracts", &contract];
         let deployed = asked(&deploy).json();
         let tables = deployed["tables"].to_string();
         assert!(
