@@ -21,7 +21,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("observe", &["budget", "domain"]),
     ("auth", &["domain"]),
     ("source", &["decode", "domain", "durable", "observe", "verify"]),
-    ("export", &["decode", "domain", "source", "store"]),
     ("notify", &["source"]),
     ("webhooks", &["budget", "decode", "domain", "observe", "priority", "source", "store"]),
     ("pipeline", &["decode", "domain", "priority", "source", "store", "verify"]),
@@ -43,6 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tables",
         ],
     ),
+    ("export", &["decode", "domain", "programs", "source", "store", "tables"]),
     ("rpc", &["decode", "domain", "store"]),
     (
         "api",

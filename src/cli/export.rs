@@ -1,4 +1,4 @@
-//! `orrery export`: writes events and transactions as Parquet files for other engines.
+//! `orrery export`: writes events, transactions and tables of programs as Parquet files for other engines.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use orrery::config::Config;
 use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet};
-use orrery::export::{self, ExportError, Interrupt, Place};
+use orrery::export::{self, AddedRows, ExportError, Interrupt, Place};
 use orrery::service::{self, ExportRole};
 use orrery::store::Store;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use super::{Common, Failure, output};
 /// A service ends a connection on which it hears nothing for ten minutes.
 const SAY_SOMETHING_EVERY: Duration = Duration::from_secs(5);
 
-/// Write events and transactions as Parquet files
+/// Write events, transactions and tables of programs as Parquet files
 ///
 /// Other engines read them as they are. Ledgers that the place has already are passed over, so an
 /// export that was interrupted is simply started again, and no row is there twice or missing. The file
@@ -39,7 +39,7 @@ pub struct Export {
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "into")]
     to_dir: Option<PathBuf>,
     /// First ledger. Without it and --to all that is stored is exported; with one of them, what is stored without a gap
-    /// up to it, or from it on
+    /// up to it, or from it on, and no tables of programs
     #[arg(long, value_name = "LEDGER")]
     from: Option<u32>,
     /// Last ledger
@@ -49,6 +49,9 @@ pub struct Export {
     /// export.ledgers_per_file, 1000
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     ledgers_per_file: Option<u32>,
+    /// Leave out the tables of programs
+    #[arg(long)]
+    no_programs: bool,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -66,6 +69,7 @@ fn last_ledger(text: &str) -> Result<u32, String> {
 struct Target {
     place: Place,
     portion: u32,
+    programs: bool,
 }
 
 #[derive(Serialize)]
@@ -75,6 +79,8 @@ struct Summary {
     new_ledgers: u64,
     new_events: u64,
     new_transactions: u64,
+    /// Rows of programs' tables.
+    new_rows: u64,
     files: usize,
 }
 
@@ -118,7 +124,9 @@ impl Export {
                 ));
             }
         };
-        Ok(Target { place, portion })
+        let whole = self.from.is_none() && self.to.is_none();
+        let programs = whole && !self.no_programs && config.export.programs;
+        Ok(Target { place, portion, programs })
     }
 
     /// Exports what a store holds, and calls `go_on` after each portion.
@@ -140,7 +148,11 @@ impl Export {
             interrupted = go_on();
             if interrupted.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        let tables = export.finish()?.tables;
+        let mut rows = AddedRows::default();
+        if target.programs && interrupted.is_ok() {
+            rows = export.add_programs(store)?;
+        }
+        let manifest = export.finish()?;
         interrupted?;
         let summary = Summary {
             from: first.0,
@@ -148,9 +160,16 @@ impl Export {
             new_ledgers: added.ledgers,
             new_events: added.events,
             new_transactions: added.transactions,
-            files: tables.events.len() + tables.transactions.len(),
+            new_rows: rows.rows,
+            files: manifest.files().count(),
         };
-        if self.json { output::print_json(&summary) } else { output::print(&summary.to_string()) }
+        if self.json { output::print_json(&summary) } else { output::print(&summary.to_string()) }?;
+        match rows.failed {
+            0 => Ok(()),
+            failed => Err(Failure::failed(format!(
+                "rows of {failed} programs cannot be exported, as said above; everything else is"
+            ))),
+        }
     }
 }
 
@@ -182,12 +201,13 @@ impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
-            "between ledgers {} and {}: {} ledgers that were not exported before, {} events, {} transactions; {} files in all",
+            "between ledgers {} and {}: {} ledgers that were not exported before, {} events, {} transactions, {} rows of programs; {} files in all",
             self.from,
             self.to,
             output::count(self.new_ledgers),
             output::count(self.new_events),
             output::count(self.new_transactions),
+            output::count(self.new_rows),
             self.files
         )
     }

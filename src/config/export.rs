@@ -15,6 +15,8 @@ pub struct Export {
     pub to: String,
     /// Ledgers that are exported together.
     pub ledgers_per_file: NonZeroU32,
+    /// Whether the tables of all programs are exported as well.
+    pub programs: bool,
     /// Region of the bucket; empty for that of the environment.
     pub s3_region: String,
     /// Address of an S3-compatible server that is not AWS; empty for AWS.
@@ -30,6 +32,7 @@ impl Default for Export {
         Self {
             to: String::new(),
             ledgers_per_file: LEDGERS_PER_FILE,
+            programs: true,
             s3_region: String::new(),
             s3_endpoint: String::new(),
             s3_access_key_id: String::new(),
@@ -72,6 +75,7 @@ pub(super) fn expectation(key: &str) -> &'static str {
     match key {
         "export.to" => "a directory or a bucket, such as \"/srv/lake\" or \"s3://bucket/prefix\"",
         "export.ledgers_per_file" => "a whole number from 1 to 4294967295",
+        "export.programs" => "true or false",
         "export.s3_region" => "a region, such as \"us-east-2\"",
         "export.s3_endpoint" => "an address, such as \"https://s3.example.org\"",
         "export.s3_access_key_id" => "the public half of an access key",

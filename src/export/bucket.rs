@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::manifest::{self, Manifest, Writer};
 use super::place::{Interrupt, Who};
-use super::{ExportError, TABLES, files};
+use super::{ExportError, PROGRAMS, TABLES, files};
 use crate::source::lake::{LakeSettings, ObjectVersion, Objects, ObjectsError};
 
 /// How long whoever has written the manifest may write to the bucket without a word, in seconds.
@@ -136,16 +136,30 @@ impl HeldBucket {
     /// replaced, and whoever wrote before will not be able to.
     fn remove_strays(&self, manifest: &Manifest) -> Result<(), ExportError> {
         let named: BTreeSet<&str> = manifest.paths().collect();
-        for table in TABLES {
+        // Below programs stand a program and a table.
+        let places = TABLES.map(|table| (table, 0)).into_iter().chain([(PROGRAMS, 2)]);
+        for (table, between) in places {
             let begin = format!("{table}/");
             for key in self.bucket.ask(self.bucket.objects.keys(&begin, usize::MAX))? {
-                let is_ours = key.strip_prefix(&*begin).is_some_and(files::is_ours);
+                let rest = key.strip_prefix(&*begin).unwrap_or_default();
+                let parts: Vec<_> = rest.split('/').collect();
+                let is_ours = match parts.as_slice() {
+                    [before @ .., name] => {
+                        before.len() == between && files::is_ours(name, between == 0)
+                    }
+                    [] => false,
+                };
                 if is_ours && !named.contains(&*key) {
-                    self.bucket.ask(self.bucket.objects.remove(&key))?;
+                    self.remove(&key)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Removes an object.
+    pub fn remove(&self, path: &str) -> Result<(), ExportError> {
+        self.bucket.ask(self.bucket.objects.remove(path))
     }
 
     /// What an object's name has at its end.

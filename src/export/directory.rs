@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::at;
 use super::manifest::{self, Manifest};
-use super::{ExportError, TABLES, files};
+use super::{ExportError, PROGRAMS, TABLES, files};
 
 const LOCK: &str = "export.lock";
 /// What a name has besides while its file is written.
@@ -66,7 +66,15 @@ impl HeldDirectory {
         for table in TABLES {
             let path = directory.join(table);
             fs::create_dir_all(&path).map_err(at(&path))?;
-            remove_strays(&path, |name| named.contains(&*format!("{table}/{name}")))?;
+            remove_strays(&path, true, |name| named.contains(&*format!("{table}/{name}")))?;
+        }
+        for program in directories(&directory.join(PROGRAMS))? {
+            for table in directories(&directory.join(PROGRAMS).join(&program))? {
+                let below = format!("{PROGRAMS}/{program}/{table}");
+                remove_strays(&directory.join(&below), false, |name| {
+                    named.contains(&*format!("{below}/{name}"))
+                })?;
+            }
         }
         File::open(directory).and_then(|opened| opened.sync_all()).map_err(at(directory))?;
         Ok((held, manifest))
@@ -75,9 +83,21 @@ impl HeldDirectory {
     /// Begins a file.
     pub fn begin(&self, path: &str) -> Result<Draft, ExportError> {
         let path = self.directory.join(path);
+        if let Some(parent) = path.parent() {
+            create_all(&self.directory, parent)?;
+        }
         let draft = draft_of(&path);
         let file = File::create(&draft).map_err(at(&draft))?;
         Ok(Draft { file, path })
+    }
+
+    /// Removes a file.
+    pub fn remove(&self, path: &str) -> Result<(), ExportError> {
+        let path = self.directory.join(path);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&path)(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Replaces the manifest.
@@ -118,6 +138,36 @@ impl Write for Draft {
     }
 }
 
+/// Makes directories that are missing between `top` and `wanted`, so that they are there after a loss of power.
+fn create_all(top: &Path, wanted: &Path) -> Result<(), ExportError> {
+    if wanted == top || wanted.is_dir() {
+        return Ok(());
+    }
+    let parent = wanted.parent().unwrap_or(top);
+    create_all(top, parent)?;
+    fs::create_dir(wanted).map_err(at(wanted))?;
+    File::open(parent).and_then(|opened| opened.sync_all()).map_err(at(parent))
+}
+
+/// Names of the directories in one, which need not be there.
+fn directories(path: &Path) -> Result<Vec<String>, ExportError> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(at(path)(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(at(path))?;
+        if entry.file_type().map_err(at(path))?.is_dir()
+            && let Ok(name) = entry.file_name().into_string()
+        {
+            found.push(name);
+        }
+    }
+    Ok(found)
+}
+
 fn draft_of(path: &Path) -> PathBuf {
     let mut draft = path.as_os_str().to_owned();
     draft.push(DRAFT_SUFFIX);
@@ -132,11 +182,16 @@ fn put_in_place(path: &Path) -> Result<(), ExportError> {
 }
 
 /// Removes files that an export which was killed has left; no others.
-fn remove_strays(directory: &Path, is_named: impl Fn(&str) -> bool) -> Result<(), ExportError> {
+fn remove_strays(
+    directory: &Path,
+    of_portions: bool,
+    is_named: impl Fn(&str) -> bool,
+) -> Result<(), ExportError> {
     for entry in fs::read_dir(directory).map_err(at(directory))? {
         let name = entry.map_err(at(directory))?.file_name();
         let Some(name) = name.to_str() else { continue };
-        let is_ours = files::is_ours(name.strip_suffix(DRAFT_SUFFIX).unwrap_or(name));
+        let whole = name.strip_suffix(DRAFT_SUFFIX).unwrap_or(name);
+        let is_ours = files::is_ours(whole, of_portions);
         if is_ours && !is_named(name) {
             let path = directory.join(name);
             fs::remove_file(&path).map_err(at(&path))?;

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
 
-use crate::domain::{LedgerRange, LedgerSeq};
+use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
 use crate::source::lake::ObjectsError;
 use crate::store::StoreError;
+use crate::tables::TablesError;
 
 /// Why an export cannot go on. What the manifest names is whole in every case.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +87,14 @@ pub enum ExportError {
     /// A Parquet file cannot be written.
     #[error("a Parquet file cannot be written: {0}")]
     Parquet(#[from] ParquetError),
+    /// Rows of a program cannot be made into columns.
+    #[error("rows of program {program} cannot be made into columns: {source}")]
+    Rows {
+        /// The program.
+        program: ProgramId,
+        /// What is wrong with them.
+        source: TablesError,
+    },
     /// What the store says.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -102,11 +111,24 @@ impl ExportError {
             Self::NotAnExport(_) | Self::Place { .. } => "its place holds something else",
             Self::OtherNetwork { .. } => "its place holds another network",
             Self::Vanished(_) | Self::Manifest { .. } => "its manifest cannot be used",
-            Self::Columns(_) | Self::Parquet(_) => "a file of it cannot be made",
+            Self::Columns(_) | Self::Parquet(_) | Self::Rows { .. } => {
+                "a file of it cannot be made"
+            }
             Self::Missing(_) | Self::Pruned(_) | Self::Lost(_) => "ledgers of it are gone",
             Self::Interrupted => "it was interrupted",
             Self::Store(_) => "the store fails",
         }
+    }
+
+    /// Whether it is about rows of one program, which would fail again, and not about the place or the whole store.
+    pub(super) fn is_about_rows(&self) -> bool {
+        matches!(
+            self,
+            Self::Rows { .. }
+                | Self::Columns(_)
+                | Self::Parquet(_)
+                | Self::Store(StoreError::Corrupt { .. })
+        )
     }
 
     /// Whether it says that the place is not to be written to, which waiting does not heal.

@@ -22,6 +22,49 @@ pub struct Manifest {
     pub ledgers: Vec<(u32, u32)>,
     /// Files by table.
     pub tables: Tables,
+    /// Tables of programs, by the programs' numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<ExportedProgram>,
+}
+
+/// The tables of a program, as far as they are exported.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportedProgram {
+    /// Its number.
+    pub id: u32,
+    /// Whose it is.
+    pub owner: String,
+    /// The name that its owner gave it.
+    pub project: String,
+    /// When it was deployed, UNIX seconds.
+    pub deployed_at: u64,
+    /// Whether it is gone. What was exported of it stays.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+    /// Number of the last of its runs with rows whose rows are exported, in the order in which runs were made.
+    pub runs: u64,
+    /// Its tables that have rows.
+    pub tables: Vec<ExportedTable>,
+}
+
+impl ExportedProgram {
+    /// Rows of all its tables.
+    pub fn rows(&self) -> u64 {
+        self.tables.iter().flat_map(|table| &table.files).map(|file| file.rows).sum()
+    }
+}
+
+/// A table of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportedTable {
+    /// Its name, as in SQL behind `program_ID_`.
+    pub name: String,
+    /// Names and types of its columns, as Arrow calls them. Files that were written earlier may lack the last ones.
+    pub columns: Vec<(String, String)>,
+    /// Number of its next file.
+    pub next_file: u32,
+    /// Its files, in the order in which they were added. First and last ledger are those of the rows.
+    pub files: Vec<DataFile>,
 }
 
 /// Who writes to a bucket.
@@ -67,6 +110,7 @@ impl Manifest {
             writer: None,
             ledgers: Vec::new(),
             tables: Tables::default(),
+            programs: Vec::new(),
         }
     }
 
@@ -113,8 +157,14 @@ impl Manifest {
 
     /// Paths of all files that count.
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files().map(|file| &*file.path)
+    }
+
+    /// All files that count.
+    pub fn files(&self) -> impl Iterator<Item = &DataFile> {
         let Tables { events, transactions } = &self.tables;
-        events.iter().chain(transactions).map(|file| &*file.path)
+        let of_programs = self.programs.iter().flat_map(|program| &program.tables);
+        events.iter().chain(transactions).chain(of_programs.flat_map(|table| &table.files))
     }
 
     pub(super) fn add(

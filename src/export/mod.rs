@@ -1,4 +1,4 @@
-//! Writes stored events and transactions as Parquet files that other engines read. Knows where an export is and when a
+//! Writes stored events, transactions and the tables of programs as Parquet files that other engines read. Knows where an export is and when a
 //! file counts; `docs/export.md` describes it for readers.
 //!
 //! Ledgers are exported in portions whose bounds depend on their sequence numbers alone. The files of a
@@ -15,25 +15,29 @@ mod error;
 mod files;
 mod manifest;
 mod place;
+mod programs;
 mod rows;
 
 use std::ops::ControlFlow;
 
 use crate::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
 use crate::store::{Bounds, EventQuery, Store, TopicFilter, TransactionQuery};
-pub use continuous::{CONSUMER, Continuous, Progress, consumer};
+pub use continuous::{AddedNow, CONSUMER, Continuous, Progress, Taken, consumer};
 pub use error::ExportError;
-use files::TableWriter;
-pub use manifest::{DataFile, Manifest, Tables, Writer};
+use files::{Numbers, TableWriter};
+pub use manifest::{DataFile, ExportedProgram, ExportedTable, Manifest, Tables, Writer};
 use place::Held;
 pub use place::{Interrupt, Place, Who};
+pub use programs::AddedRows;
 use rows::{EventRows, TransactionRows};
 
 /// Name of the directory with files of events.
 pub const EVENTS: &str = "events";
 /// Name of the directory with files of transactions.
 pub const TRANSACTIONS: &str = "transactions";
-/// All of them.
+/// Name of the directory with directories of programs.
+pub const PROGRAMS: &str = "programs";
+/// Directories with files that belong to portions of ledgers.
 const TABLES: [&str; 2] = [EVENTS, TRANSACTIONS];
 
 /// What one run has added to an export.
@@ -147,7 +151,7 @@ impl Export {
         ledgers: LedgerRange,
     ) -> Result<Vec<DataFile>, ExportError> {
         let mut rows = EventRows::new();
-        let mut writer = TableWriter::new(&self.held, EVENTS, rows.schema(), ledgers);
+        let mut writer = TableWriter::new(&self.held, EVENTS, Numbers::OfPortion, rows.schema());
         let page = Page { direction: Direction::OldestFirst, ..Page::first(usize::MAX) };
         let topics = TopicFilter::default();
         let query = EventQuery { ledgers: Some(ledgers), contracts: Vec::new(), topics, page };
@@ -156,12 +160,12 @@ impl Export {
             rows.push(event);
             if rows.is_full() {
                 let batch = self.unless_interrupted().and_then(|()| Ok(rows.take()?));
-                written = batch.and_then(|batch| writer.write(&batch));
+                written = batch.and_then(|batch| writer.write(&batch, ledgers));
             }
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         written?;
-        writer.write(&rows.take()?)?;
+        writer.write(&rows.take()?, ledgers)?;
         writer.finish()
     }
 
@@ -171,7 +175,8 @@ impl Export {
         ledgers: LedgerRange,
     ) -> Result<Vec<DataFile>, ExportError> {
         let mut rows = TransactionRows::new();
-        let mut writer = TableWriter::new(&self.held, TRANSACTIONS, rows.schema(), ledgers);
+        let mut writer =
+            TableWriter::new(&self.held, TRANSACTIONS, Numbers::OfPortion, rows.schema());
         let page = Page { direction: Direction::OldestFirst, ..Page::first(usize::MAX) };
         let query = TransactionQuery { ledgers: Some(ledgers), contracts: Vec::new(), page };
         let mut written = Ok(());
@@ -179,12 +184,12 @@ impl Export {
             rows.push(transaction);
             if rows.is_full() {
                 let batch = self.unless_interrupted().and_then(|()| Ok(rows.take()?));
-                written = batch.and_then(|batch| writer.write(&batch));
+                written = batch.and_then(|batch| writer.write(&batch, ledgers));
             }
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         written?;
-        writer.write(&rows.take()?)?;
+        writer.write(&rows.take()?, ledgers)?;
         writer.finish()
     }
 

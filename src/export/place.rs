@@ -10,7 +10,6 @@ use super::bucket::{Bucket, HeldBucket, Object};
 use super::directory::{self, Draft, HeldDirectory};
 use super::manifest::Manifest;
 use super::{ExportError, files};
-use crate::domain::LedgerRange;
 use crate::source::lake::LakeSettings;
 
 /// Turns true when an export is to end early.
@@ -167,13 +166,12 @@ impl Held {
         }
     }
 
-    /// The path of a table's file with rows of these ledgers.
-    pub fn path_of(&self, table: &str, ledgers: LedgerRange, number: usize) -> String {
-        let mark = match self {
+    /// What names of files have at their end, to tell them from those of other openings of the export.
+    pub fn mark(&self) -> Option<&str> {
+        match self {
             Self::Directory(_) => None,
             Self::Bucket(bucket) => Some(bucket.mark()),
-        };
-        format!("{table}/{}", files::name_of(ledgers, number, mark))
+        }
     }
 
     /// Begins a file.
@@ -182,6 +180,14 @@ impl Held {
             Self::Directory(directory) => Unfinished::Draft(directory.begin(path)?),
             Self::Bucket(bucket) => Unfinished::Object(bucket.begin(path)),
         })
+    }
+
+    /// Removes a file that the manifest does not name any more.
+    pub fn remove(&self, path: &str) -> Result<(), ExportError> {
+        match self {
+            Self::Directory(directory) => directory.remove(path),
+            Self::Bucket(bucket) => bucket.remove(path),
+        }
     }
 
     /// Replaces the manifest.

@@ -11,17 +11,13 @@ use parking_lot::Mutex;
 use super::ProgramError;
 use super::manifest::Manifest;
 use super::registry::{Entry, Registry, Shown};
-use super::rows::RunRows;
+use super::row_log::{self, Batch};
 use super::turns::{End, Fed, Next, RETRY, Turns};
 use crate::domain::{Owner, ProgramId, excerpt};
 use crate::store::{Store, StoreError};
 use crate::tables::query::QueryError;
-use crate::tables::{Change, Row, Tables, TablesError, event_id};
+use crate::tables::{Change, Tables, TablesError};
 
-/// Runs that go into the tables with one commit, at the most.
-const RUNS_AT_ONCE: usize = 2048;
-/// Bytes of their rows, at the most, unless one run has more.
-const BYTES_AT_ONCE: usize = 8 << 20;
 /// How long one owner's file is filled before it is the next one's turn.
 const TURN: Duration = Duration::from_millis(250);
 /// How long a query waits for a file that is being filled.
@@ -401,7 +397,7 @@ impl Feeder {
             return Ok(false);
         }
         let from = known.unwrap_or(0);
-        let Batch { rows, up_to, more } = self.rows_after(id, from)?;
+        let Batch { rows, up_to, more } = row_log::rows_after(&self.store, id, from, u64::MAX)?;
         // After the rows, and once their write is over: what they needed of the tables is in it by now.
         let now = Arc::clone(&entry.lock().manifest);
         let is_new = known.is_none() || !told.get(&id).is_some_and(|told| told.is_as(&now));
@@ -429,43 +425,6 @@ impl Feeder {
         }
         Ok(more)
     }
-
-    /// Rows of the next runs after a number of the log.
-    fn rows_after(&self, program: ProgramId, from: u64) -> Result<Batch, ProgramError> {
-        let mut batch = Batch { rows: Vec::new(), up_to: from, more: false };
-        let (mut runs, mut bytes) = (0, 0);
-        self.store.row_log_after(program, from, |number, position, value| {
-            if runs == RUNS_AT_ONCE || (runs > 0 && bytes + value.len() > BYTES_AT_ONCE) {
-                batch.more = true;
-                return Ok(false);
-            }
-            let run = RunRows::decode(value).map_err(|_| StoreError::Corrupt {
-                family: "rows",
-                key: format!("program {program}, ledger {}", position.ledger),
-            })?;
-            for (index, emit) in (0..).zip(run.emits) {
-                batch.rows.push(Row {
-                    event_id: event_id(program, &run.transaction, index),
-                    transaction: run.transaction,
-                    ledger: position.ledger,
-                    closed_at: run.closed_at,
-                    emit,
-                });
-            }
-            (runs, bytes, batch.up_to) = (runs + 1, bytes + value.len(), number);
-            Ok(true)
-        })?;
-        Ok(batch)
-    }
-}
-
-/// Rows that go into the tables at once.
-struct Batch {
-    rows: Vec<Row>,
-    /// Number of the last of their runs in the log.
-    up_to: u64,
-    /// There are more runs after these.
-    more: bool,
 }
 
 /// How far an owner's file was brought.

@@ -23,6 +23,7 @@ mod questions;
 mod reading;
 pub mod records;
 mod registry;
+pub mod row_log;
 mod rows;
 mod runner;
 pub mod state;

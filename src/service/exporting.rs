@@ -13,7 +13,9 @@ use tokio::time::timeout;
 
 use super::{Ledgers, ServiceError, stopped, unix_now};
 use crate::config::{Config, Export};
-use crate::export::{self, Continuous, ExportError, Interrupt, Place, Progress, Who};
+use crate::export::{
+    self, Added, AddedNow, Continuous, ExportError, Interrupt, Place, Progress, Taken, Who,
+};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::priority::Priority;
@@ -116,7 +118,9 @@ pub(super) fn open(
     let interrupt = Interrupt::by(stop.clone());
     let place = export_place(to, config, ExportRole::Service, interrupt.clone())?;
     let store = Arc::clone(ledgers.store());
-    let export = Continuous::new(store, place, config.export.ledgers_per_file.get(), interrupt);
+    let taken =
+        Taken { portion: config.export.ledgers_per_file.get(), programs: config.export.programs };
+    let export = Continuous::new(store, place, taken, interrupt);
     export.check()?;
     ledgers.health().begins(EXPORT);
     Ok(Some(Exporting { ledgers: Arc::clone(ledgers), export, stop }))
@@ -147,9 +151,16 @@ impl Exporting {
             let wait = match step {
                 Ok(added) => {
                     failures = 0;
-                    if added.ledgers > 0 {
-                        let export::Added { ledgers, events, transactions } = added;
-                        tracing::info!(ledgers, events, transactions, "exported");
+                    if added != AddedNow::default() {
+                        let AddedNow { ledgers: added, programs } = added;
+                        let Added { ledgers, events, transactions } = added;
+                        tracing::info!(
+                            ledgers,
+                            events,
+                            transactions,
+                            rows = programs.rows,
+                            "exported"
+                        );
                     }
                     report(export.progress(), store, health, metrics);
                     LOOK_EVERY
@@ -162,10 +173,11 @@ impl Exporting {
                     let seconds = wait.as_secs();
                     tracing::warn!("the export is tried again in {seconds} s: {error}");
                     let trouble = error.trouble();
-                    let reason = format!(
+                    // Nobody's answers depend on it, so the service is not down for this.
+                    let detail = format!(
                         "the export does not go on and is tried again: {trouble}; the log says more"
                     );
-                    health.down(EXPORT, reason);
+                    health.up_with(EXPORT, detail);
                     wait
                 }
             };
@@ -188,6 +200,14 @@ fn report(progress: Progress, store: &Store, health: &Health, metrics: &Metrics)
         None => "no ledger is exported yet".to_owned(),
         Some(newest) => format!("{} ledgers exported, the newest {newest}", progress.ledgers),
     };
+    if progress.rows > 0 {
+        detail.push_str(&format!("; {} rows of programs", progress.rows));
+    }
+    if progress.failed_programs > 0 {
+        let failed = progress.failed_programs;
+        detail
+            .push_str(&format!("; rows of {failed} programs cannot be exported: the log says why"));
+    }
     if let Some(consumer) = store.consumer(export::CONSUMER) {
         detail.push_str(&format!("; {} wait until their file is complete", consumer.lag));
         let lost = consumer.lost.ledgers();

@@ -14,6 +14,7 @@ mod encode;
 mod files;
 mod names;
 mod owners;
+pub mod portable;
 mod process;
 pub mod query;
 mod question;

@@ -270,6 +270,12 @@ impl ProgramSchema {
 }
 
 impl TableSchema {
+    /// The same table with other columns in their place.
+    pub(super) fn with_columns(&self, columns: Vec<Field>) -> Self {
+        let Self { target, spelling, .. } = self.clone();
+        Self { target, spelling, columns }
+    }
+
     fn new(spelling: &str, columns: Vec<Field>, limits: SchemaLimits) -> Result<Self, SchemaError> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let fits = (1..=names::LONGEST_TARGET).contains(&spelling.len());

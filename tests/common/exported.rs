@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::{DataType, Decimal128Type, Int64Type, TimestampMicrosecondType};
 use arrow::record_batch::RecordBatch;
 use orrery::export::{DataFile, Manifest};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -74,21 +74,39 @@ pub fn comparable(row: &Value, columns: &[&str]) -> Value {
     Value::Object(columns.iter().map(member).collect())
 }
 
+/// Rows of a program's table with all their columns, in the order of the files; none when it has no files.
+pub fn rows_of_program(directory: &Path, program: u32, table: &str) -> Vec<Value> {
+    let manifest = manifest(directory).unwrap();
+    let program = manifest.programs.iter().find(|it| it.id == program);
+    let table = program.and_then(|it| it.tables.iter().find(|it| it.name == table));
+    let Some(table) = table else { return Vec::new() };
+    let columns: Vec<_> = table.columns.iter().map(|(name, _)| name.as_str()).collect();
+    rows(directory, &table.files, &columns)
+}
+
 /// Nothing lies in the tables' directories that the manifest does not name.
 pub fn assert_no_strays(directory: &Path) {
-    let tables = manifest(directory).unwrap().tables;
-    let files = tables.events.iter().chain(&tables.transactions);
-    let named: BTreeSet<String> = files.map(|file| file.path.clone()).collect();
+    let manifest = manifest(directory).unwrap();
+    let named: BTreeSet<String> = manifest.files().map(|file| file.path.clone()).collect();
     let mut found = BTreeSet::new();
-    for table in ["events", "transactions"] {
-        let Ok(entries) = fs::read_dir(directory.join(table)) else { continue };
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        found.extend(names.map(|name| format!("{table}/{name}")));
+    let mut below: Vec<String> = ["events", "transactions", "programs"].map(str::to_owned).into();
+    while let Some(path) = below.pop() {
+        let Ok(entries) = fs::read_dir(directory.join(&path)) else { continue };
+        for entry in entries.map(Result::unwrap) {
+            let name = format!("{path}/{}", entry.file_name().into_string().unwrap());
+            match entry.file_type().unwrap().is_dir() {
+                true => below.push(name),
+                false => drop(found.insert(name)),
+            }
+        }
     }
     assert_eq!(found, named);
 }
 
+/// The files of a table hold what the manifest says, with these of their columns; those that a file does not have are
+/// null.
 fn rows(directory: &Path, files: &[DataFile], columns: &[&str]) -> Vec<Value> {
+    let ledger = if columns.contains(&"ledger") { "ledger" } else { "_ledger" };
     let mut all = Vec::new();
     for file in files {
         let path = directory.join(&file.path);
@@ -103,7 +121,7 @@ fn rows(directory: &Path, files: &[DataFile], columns: &[&str]) -> Vec<Value> {
         }
         assert_eq!((all.len() - before) as u64, file.rows, "{}", file.path);
         let inside = |row: &Value| {
-            let ledger = row["ledger"].as_u64().unwrap();
+            let ledger = row[ledger].as_u64().unwrap();
             (u64::from(file.first_ledger)..=u64::from(file.last_ledger)).contains(&ledger)
         };
         assert!(all[before..].iter().all(inside), "{}", file.path);
@@ -113,15 +131,41 @@ fn rows(directory: &Path, files: &[DataFile], columns: &[&str]) -> Vec<Value> {
 
 fn one(batch: &RecordBatch, row: usize, columns: &[&str]) -> Value {
     let member = |column: &&str| {
-        let values = batch.column_by_name(column).unwrap();
-        let value = match values.data_type() {
-            _ if values.is_null(row) => Value::Null,
-            DataType::Int64 => values.as_primitive::<Int64Type>().value(row).into(),
-            DataType::Boolean => values.as_boolean().value(row).into(),
-            DataType::Utf8 => values.as_string::<i32>().value(row).into(),
-            other => panic!("{column} is of type {other}"),
-        };
+        let values = batch.column_by_name(column);
+        let value = values.map_or(Value::Null, |values| cell(values, row));
         ((*column).to_owned(), value)
     };
     Value::Object(columns.iter().map(member).collect::<Map<_, _>>())
+}
+
+/// One value: times in microseconds, decimals as digits, bytes in hexadecimal.
+fn cell(values: &dyn Array, row: usize) -> Value {
+    match values.data_type() {
+        _ if values.is_null(row) => Value::Null,
+        DataType::Int64 => values.as_primitive::<Int64Type>().value(row).into(),
+        DataType::Decimal128(38, 0) => {
+            values.as_primitive::<Decimal128Type>().value(row).to_string().into()
+        }
+        DataType::Timestamp(..) => {
+            values.as_primitive::<TimestampMicrosecondType>().value(row).into()
+        }
+        DataType::Boolean => values.as_boolean().value(row).into(),
+        DataType::Utf8 => values.as_string::<i32>().value(row).into(),
+        DataType::Binary => hex::encode(values.as_binary::<i32>().value(row)).into(),
+        DataType::List(_) => {
+            let items = values.as_list::<i32>().value(row);
+            (0..items.len()).map(|at| cell(&items, at)).collect()
+        }
+        DataType::Map(..) => {
+            let entries = values.as_map().value(row);
+            let pair = |at| [cell(entries.column(0), at), cell(entries.column(1), at)];
+            (0..entries.len()).map(|at| Value::from_iter(pair(at))).collect()
+        }
+        DataType::Struct(fields) => {
+            let columns = fields.iter().zip(values.as_struct().columns());
+            let members = columns.map(|(field, inner)| (field.name().clone(), cell(inner, row)));
+            Value::Object(members.collect())
+        }
+        other => panic!("nobody expects a {other}"),
+    }
 }

@@ -4,6 +4,8 @@
 #[path = "../common"]
 mod common {
     pub mod client;
+    // Other tests use the rest.
+    #[allow(dead_code)]
     pub mod exported;
     pub mod lake_files;
     // Other tests use the rest of these two.

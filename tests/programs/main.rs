@@ -11,10 +11,16 @@ mod common {
     pub mod binary;
     pub mod client;
     pub mod data;
+    // Other tests use the rest.
+    #[allow(dead_code)]
+    pub mod exported;
     pub mod full;
     // Other tests use the rest.
     #[allow(dead_code)]
     pub mod provider;
+    // Other tests use the rest.
+    #[allow(dead_code)]
+    pub mod s3;
     pub mod size;
     // Other tests use the rest.
     pub mod example;
@@ -41,6 +47,7 @@ mod engine_text;
 mod engine_values;
 mod engine_vault;
 mod engine_world;
+mod exported;
 mod kills;
 mod network;
 mod network_calls;

@@ -1,0 +1,286 @@
+//! Tables of programs in an export: what SQL answers is what the files hold, each row once, whatever grew, went or was
+//! killed meanwhile.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use orrery::export::Manifest;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+use stellar_xdr::ScVal;
+
+use crate::common::binary::{Service, orrery};
+use crate::common::exported::{self, assert_no_strays, rows_of_program};
+use crate::common::provider::Reply;
+use crate::common::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
+use crate::common::size;
+use crate::network::{Chain, built, bytes, fields, list, map, symbol, text};
+use crate::network_growth::silent;
+use crate::service::{Owner, Recorded, Scene, assert_rows};
+
+/// Where an export goes, and where its files are then.
+struct Lake {
+    into: String,
+    directory: PathBuf,
+    settings: Vec<(&'static str, String)>,
+}
+
+impl Lake {
+    fn directory(path: PathBuf) -> Self {
+        Self { into: path.to_str().unwrap().to_owned(), directory: path, settings: Vec::new() }
+    }
+
+    fn bucket(server: &S3Server) -> Self {
+        let settings = vec![
+            ("ORRERY_EXPORT_S3_ENDPOINT", server.endpoint()),
+            ("ORRERY_EXPORT_S3_ACCESS_KEY_ID", KEY_ID.to_owned()),
+            ("ORRERY_EXPORT_S3_SECRET_ACCESS_KEY", SECRET.to_owned()),
+        ];
+        Self { into: format!("s3://{BUCKET}/lake"), directory: server.directory("lake"), settings }
+    }
+}
+
+/// Exports by hand, beside the running service; what the command says.
+fn export(scene: &Scene, lake: &Lake, arguments: &[&str]) -> Value {
+    let exported = orrery()
+        .envs(lake.settings.iter().map(|(name, value)| (name, value)))
+        .args(["export", "--json", "--into", &lake.into, "--data-dir"])
+        .arg(scene.path())
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(exported.status.success(), "{}", String::from_utf8_lossy(&exported.stderr));
+    serde_json::from_slice(&exported.stdout).unwrap()
+}
+
+fn manifest(of: &Path) -> Manifest {
+    exported::manifest(of).unwrap()
+}
+
+/// Rows as texts in an order of their own, where every number is a text, too.
+fn canonical(rows: &[Value]) -> Vec<String> {
+    fn plain(value: &Value) -> Value {
+        match value {
+            Value::Number(number) => Value::String(number.to_string()),
+            Value::Array(values) => values.iter().map(plain).collect(),
+            Value::Object(members) => {
+                members.iter().map(|(name, value)| (name.clone(), plain(value))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+    let mut rows: Vec<_> = rows.iter().map(|row| plain(row).to_string()).collect();
+    rows.sort();
+    rows
+}
+
+/// What the export has of a table is what SQL answers, with all columns.
+fn assert_same(owner: &Owner, of: &Path, program: u32, table: &str) {
+    let exported = rows_of_program(of, program, table);
+    let sql = format!(
+        "select * replace (epoch_us(_ledger_closed_at) as _ledger_closed_at) from program_{program}_{table}"
+    );
+    assert_eq!(canonical(&exported), canonical(&owner.query(&sql)), "{program} {table}");
+    let ids: BTreeSet<_> = exported.iter().map(|row| row["_service_event_id"].as_str()).collect();
+    assert_eq!(ids.len(), exported.len());
+}
+
+/// The type of a column of program 1, as the manifest names it.
+fn kind(of: &Path, table: &str, column: &str) -> String {
+    let manifest = manifest(of);
+    let table = manifest.programs[0].tables.iter().find(|it| it.name == table).unwrap();
+    table.columns.iter().find(|(name, _)| name == column).unwrap().1.clone()
+}
+
+#[test]
+fn tables_of_programs_are_exported_with_every_row_once() {
+    let Some(recorded) = Recorded::find() else { return };
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    ana.post("deploy", &recorded.deploy("vault"));
+    scene.import(&recorded.ledgers());
+    assert_rows(&ana, &recorded, 1);
+    let lake = Lake::directory(scene.path().join("lake"));
+    let said = export(&scene, &lake, &[]);
+    assert_eq!(said["new_rows"], 54, "{said}");
+    let tables = ["balance_changed", "batch_done"];
+    tables.iter().for_each(|table| assert_same(&ana, &lake.directory, 1, table));
+    let before = manifest(&lake.directory);
+    let program = &before.programs[0];
+    assert_eq!((program.owner.as_str(), program.project.as_str()), ("ana", "vault"));
+    assert_eq!(kind(&lake.directory, "balance_changed", "amount"), "Utf8");
+    assert!(kind(&lake.directory, "balance_changed", "_ledger_closed_at").contains("UTC"));
+    // Nothing is new.
+    assert_eq!(export(&scene, &lake, &[])["new_rows"], 0);
+    assert_eq!(manifest(&lake.directory), before);
+
+    // What is exported of a program stays when it is gone; another one has a number of its own.
+    ana.ask("DELETE", "1", None);
+    ana.post("deploy", &recorded.deploy("vault"));
+    ana.post("2/backfill", &json!({ "from": 1, "to": 1_000_000 }));
+    assert_rows(&ana, &recorded, 2);
+    assert_eq!(export(&scene, &lake, &[])["new_rows"], 54);
+    let after = manifest(&lake.directory);
+    assert!(after.programs[0].deleted && !after.programs[1].deleted);
+    assert_eq!(after.programs[0].tables, before.programs[0].tables);
+    tables.iter().for_each(|table| assert_same(&ana, &lake.directory, 2, table));
+    assert_no_strays(&lake.directory);
+    // Without them, and for some ledgers alone.
+    let first = after.ledgers[0].0.to_string();
+    for (arguments, into) in [(&["--no-programs"][..], "none"), (&["--from", &first], "some")] {
+        let lake = Lake::directory(scene.path().join(into));
+        assert_eq!(export(&scene, &lake, arguments)["new_rows"], 0);
+        assert_eq!(manifest(&lake.directory).programs, []);
+    }
+}
+
+#[test]
+fn files_follow_tables_that_grow() {
+    let mut chain = Chain::new();
+    let contract = chain.create_of(&silent(), Vec::new());
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let owner = scene.owner(&service, "ana");
+    let contracts = [contract.to_string()];
+    let deploy = json!({ "code": built("raw"), "project_name": "raw", "contracts": contracts });
+    owner.post("deploy", &deploy);
+    let server = S3Server::start(Rights::Closed);
+    let lakes = [Lake::directory(scene.path().join("lake")), Lake::bucket(&server)];
+    let mut rows = 0;
+    let mut emit = |row: ScVal, files: &[&str], kind_of_v: &str| {
+        chain.call(contract, "emit", vec![symbol("t"), row]);
+        chain.import_into(&scene);
+        rows += 1;
+        owner.wait_for_rows("raw_t", rows);
+        for lake in &lakes {
+            assert_eq!(export(&scene, lake, &[])["new_rows"], 1);
+            assert_same(&owner, &lake.directory, 1, "t");
+            assert_no_strays(&lake.directory);
+            assert_eq!(kind(&lake.directory, "t", "v"), kind_of_v);
+            let exported = &manifest(&lake.directory).programs[0].tables[0].files;
+            let names = exported.iter().map(|file| file.path.rsplit('/').next().unwrap());
+            let numbers: Vec<_> = names.map(|name| name[..10].trim_start_matches('0')).collect();
+            assert_eq!(numbers, files, "{}", lake.into);
+        }
+    };
+    let v = |value: ScVal| fields([("v", value)]);
+    emit(v(ScVal::U32(7)), &[""], "Int64");
+    // A wider integer and a new column change nothing of what is there.
+    emit(v(ScVal::I64(i64::MIN)), &["", "1"], "Int64");
+    let both = fields([("v", ScVal::U32(1)), ("w", ScVal::U64(u64::MAX))]);
+    emit(both, &["", "1", "2"], "Int64");
+    // What does not fit into 64 bits is text, and so is all that came before.
+    emit(v(ScVal::from(i128::MIN)), &["3"], "Utf8");
+    emit(v(ScVal::U32(2)), &["3", "4"], "Utf8");
+    // Of a column that was empty nothing was known.
+    emit(fields([("n", ScVal::Void)]), &["3", "4", "5"], "Utf8");
+    let numbers = list([ScVal::U32(1), ScVal::U32(2)]);
+    emit(fields([("n", numbers.clone())]), &["6"], "Utf8");
+    // A write that fails leaves everything as it was, and nothing of it stays.
+    let before = manifest(&lakes[1].directory);
+    chain.call(contract, "emit", vec![symbol("t"), fields([("n", numbers)])]);
+    chain.import_into(&scene);
+    owner.wait_for_rows("raw_t", 8);
+    server.misbehaves(|question, honest| {
+        let is_of_program = question.target.contains("programs");
+        match question.method.as_str() {
+            "PUT" if is_of_program => Reply::status(403),
+            _ => honest(),
+        }
+    });
+    let failed = orrery()
+        .envs(lakes[1].settings.iter().map(|(name, value)| (name, value)))
+        .args(["export", "--into", &lakes[1].into, "--data-dir"])
+        .arg(scene.path())
+        .output();
+    assert!(!failed.unwrap().status.success());
+    assert_eq!(manifest(&lakes[1].directory).programs, before.programs);
+    server.heals();
+
+    // Everything else that a column can hold.
+    let all = fields([
+        ("bool", ScVal::Bool(true)),
+        ("bytes", bytes(&[0, 255])),
+        ("deep", list([list([ScVal::U64(1)]), list([])])),
+        ("map", map([(text("a"), ScVal::U32(1)), (text("b"), ScVal::I32(-1))])),
+        ("mixed", list([ScVal::U32(1), text("b")])),
+    ]);
+    chain.call(contract, "emit", vec![symbol("all"), all]);
+    chain.import_into(&scene);
+    owner.wait_for_rows("raw_all", 1);
+    for lake in &lakes {
+        assert_eq!(export(&scene, lake, &[])["new_rows"], 2);
+        let [row] = rows_of_program(&lake.directory, 1, "all").try_into().unwrap();
+        let expected = [
+            ("bool", json!(true)),
+            ("bytes", json!("00ff")),
+            ("deep", json!([["1"], []])),
+            ("map", json!([["a", 1], ["b", -1]])),
+            ("mixed", json!("{\"vec\":[{\"u32\":1},{\"string\":\"b\"}]}")),
+        ];
+        expected.into_iter().for_each(|(name, value)| assert_eq!(row[name], value, "{name}"));
+        assert_same(&owner, &lake.directory, 1, "t");
+        assert_no_strays(&lake.directory);
+    }
+}
+
+/// Small: 5 kills; full: 50.
+#[test]
+fn rows_are_exported_once_through_kills() {
+    let kills = size::choose(5, 50);
+    let mut chain = Chain::new();
+    let contract = chain.create_of(&silent(), Vec::new());
+    let scene = Scene::new();
+    let by_hand = Lake::directory(scene.path().join("lake"));
+    let lake = by_hand.directory.as_path();
+    let settings = [("ORRERY_EXPORT_TO", &*by_hand.into), ("ORRERY_EXPORT_LEDGERS_PER_FILE", "2")];
+    let start = || Service::start_with(scene.path(), &settings);
+    let mut service = start();
+    let contracts = [contract.to_string()];
+    let deploy = json!({ "code": built("raw"), "project_name": "raw", "contracts": contracts });
+    scene.owner(&service, "ana").post("deploy", &deploy);
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let mut emitted = 0;
+    for kill in 0..kills {
+        for _ in 0..rng.random_range(1..6) {
+            let row = fields([("v", ScVal::U64(emitted)), ("kill", ScVal::U64(kill))]);
+            // From time to time a column becomes as wide as no column of the export is.
+            let wide = rng.random_bool(0.1).then(|| ScVal::from(i128::MAX));
+            let row = wide.map_or(row, |wide| fields([("v", wide)]));
+            chain.call(contract, "emit", vec![symbol(["t", "u"][kill as usize % 2]), row]);
+            emitted += 1;
+        }
+        chain.import_into(&scene);
+        // The moment is what is random here; no condition is awaited.
+        std::thread::sleep(Duration::from_millis(rng.random_range(0..1500)));
+        drop(service);
+        if lake.join("manifest.json").exists() {
+            for table in ["t", "u"] {
+                let rows = rows_of_program(lake, 1, table);
+                let ids: BTreeSet<_> =
+                    rows.iter().map(|row| row["_service_event_id"].as_str()).collect();
+                assert_eq!(ids.len(), rows.len(), "{table}");
+            }
+        }
+        service = start();
+    }
+    let owner = scene.owner(&service, "ana");
+    let count = |owner: &Owner| -> u64 {
+        let sql = "select (select count(*) from raw_t) + (select count(*) from raw_u) n";
+        owner.query(sql)[0]["n"].as_u64().unwrap()
+    };
+    owner.wait("all rows are there", |owner| count(owner) == emitted);
+    // The service exports rows with ledgers that come after them, and by hand the rest follows.
+    (0..4).for_each(|_| drop(chain.close(&[])));
+    chain.import_into(&scene);
+    owner.wait("rows go with the ledgers", |_| !manifest(lake).programs.is_empty());
+    drop(service);
+    export(&scene, &by_hand, &[]);
+    let service = start();
+    let owner = scene.owner(&service, "ana");
+    ["t", "u"].iter().for_each(|table| assert_same(&owner, lake, 1, table));
+    assert_no_strays(lake);
+}
