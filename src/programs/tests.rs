@@ -2,6 +2,7 @@
 //! restarts: what is told is always so, and in the end every program has the rows that it must have.
 
 mod asking;
+mod exported;
 mod histories;
 mod missing;
 mod stops;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use orrery::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
-use orrery::export::{self, Continuous, Export, ExportError, Interrupt, Place};
+use orrery::export::{self, Continuous, Export, ExportError, Interrupt, Place, Taken};
 use orrery::store::{Durability, EventQuery, Retention, Store, TopicFilter};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -46,7 +46,8 @@ fn ids(store: &Store, ledger: u32) -> Vec<u64> {
 
 fn continuous(directory: &Path, store: &Arc<Store>, portion: u32) -> Continuous {
     let place = Place::directory(directory.join("x"));
-    Continuous::new(Arc::clone(store), place, portion, Interrupt::default())
+    let taken = Taken { portion, programs: true };
+    Continuous::new(Arc::clone(store), place, taken, Interrupt::default())
 }
 
 impl History {
