@@ -104,6 +104,7 @@ impl ExportError {
     /// What kind of trouble it is, as the end of a sentence that names no place: everybody may read it.
     pub fn trouble(&self) -> &'static str {
         match self {
+            Self::Parquet(ParquetError::External(_)) => "its place cannot be read or written",
             Self::File { .. } | Self::Objects(_) | Self::Runtime(_) => {
                 "its place cannot be read or written"
             }
@@ -122,13 +123,12 @@ impl ExportError {
 
     /// Whether it is about rows of one program, which would fail again, and not about the place or the whole store.
     pub(super) fn is_about_rows(&self) -> bool {
-        matches!(
-            self,
-            Self::Rows { .. }
-                | Self::Columns(_)
-                | Self::Parquet(_)
-                | Self::Store(StoreError::Corrupt { .. })
-        )
+        match self {
+            // What the operating system says while a file is written comes as this one.
+            Self::Parquet(ParquetError::External(_)) => false,
+            Self::Rows { .. } | Self::Parquet(_) | Self::Store(StoreError::Corrupt { .. }) => true,
+            _ => false,
+        }
     }
 
     /// Whether it says that the place is not to be written to, which waiting does not heal.

@@ -43,6 +43,10 @@ pub struct ExportedProgram {
     pub deleted: bool,
     /// Number of the last of its runs with rows whose rows are exported, in the order in which runs were made.
     pub runs: u64,
+    /// Ledger and application order of that run's transaction: where a store has another one under the number, it is
+    /// not the store that was exported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<(u32, u32)>,
     /// Its tables that have rows.
     pub tables: Vec<ExportedTable>,
 }

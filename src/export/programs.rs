@@ -1,7 +1,8 @@
 //! The tables of programs in an export. Rows are taken run by run, in the order in which the runs were made, which is not
 //! that of their ledgers; the manifest says up to which run. A program whose tables have gained columns goes on; where
-//! one has become so wide that it has another type, or the program is another one, its files are written anew and
-//! replace the others at once.
+//! one has become so wide that it has another type, or the program or its last exported run is another one, as after a
+//! backup was restored, its files are written anew and replace the others at once. A store that has fewer runs than the
+//! export, as a checkpoint that is older than it, leaves the export as it is.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use super::manifest::{ExportedProgram, ExportedTable};
 use super::{Export, ExportError, PROGRAMS};
 use crate::domain::{LedgerRange, ProgramId};
 use crate::programs::row_log::{self, Logged};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, TransactionPosition};
 use crate::tables::portable::PortableTable;
 use crate::tables::{Row, TablesError};
 
@@ -31,7 +32,7 @@ pub(super) fn is_behind(exported: &[ExportedProgram], store: &Store) -> Result<b
     let programs = row_log::programs(store)?;
     let is_new = |program: &Logged| {
         let before = exported.iter().find(|it| it.id == program.manifest.id.0);
-        before.map_or(program.last > 0, |it| !is_same(it, program) || it.runs != program.last)
+        before.map_or(program.last > 0, |it| !is_same(it, program) || it.runs < program.last)
     };
     Ok(programs.iter().any(is_new) || exported.iter().any(|it| is_gone(it, &programs)))
 }
@@ -102,9 +103,19 @@ impl Export {
         let tables: Vec<_> =
             tables.collect::<Result<_, _>>().map_err(|source| rows_of(id, source))?;
         let before = self.manifest.programs.iter().find(|it| it.id == id.0);
-        let goes_on = before.is_some_and(|it| continues(it, program, &tables));
-        let up_to_date = before.map_or(program.last == 0, |it| it.runs == program.last && goes_on);
-        if up_to_date {
+        let knows_more = before.is_some_and(|it| is_same(it, program) && it.runs > program.last);
+        if knows_more || (before.is_none() && program.last == 0) {
+            return Ok(0);
+        }
+        let goes_on = match before {
+            Some(before) => {
+                continues(before, program, &tables)
+                    && before.last_run
+                        == row_log::transaction_of(store, id, before.runs)?.map(numbers_of)
+            }
+            None => false,
+        };
+        if goes_on && before.is_some_and(|it| it.runs == program.last) {
             return Ok(0);
         }
         let replaced: Vec<String> = match before {
@@ -150,6 +161,7 @@ impl Export {
             self.unless_interrupted()?;
             let batch = row_log::rows_after(store, id, up_to, program.last)?;
             (more, up_to) = (batch.more, batch.up_to);
+            now.last_run = batch.last.map(numbers_of).or(now.last_run);
             for (at, rows) in by_table(&batch.rows, program, tables)? {
                 let Current { name, table, .. } = &tables[at];
                 let writer = writers.entry(at).or_insert_with(|| {
@@ -216,7 +228,7 @@ fn continues(before: &ExportedProgram, program: &Logged, tables: &[Current]) -> 
         let now = tables.iter().find(|table| table.name == before.name);
         now.is_some_and(|now| now.columns.starts_with(&before.columns))
     };
-    is_same(before, program) && before.runs <= program.last && before.tables.iter().all(is_wider)
+    is_same(before, program) && before.tables.iter().all(is_wider)
 }
 
 /// A program of which nothing is exported, or of which everything is to be written anew.
@@ -231,8 +243,14 @@ fn begun(program: &Logged, before: Option<&ExportedProgram>) -> ExportedProgram 
         deployed_at: manifest.deployed_at,
         deleted: false,
         runs: 0,
+        last_run: None,
         tables: before.map(|it| it.tables.iter().map(kept).collect()).unwrap_or_default(),
     }
+}
+
+/// A transaction as the manifest has it.
+fn numbers_of(position: TransactionPosition) -> (u32, u32) {
+    (position.ledger.0, position.application_order)
 }
 
 fn table_of<'a>(program: &'a ExportedProgram, name: &str) -> Option<&'a ExportedTable> {

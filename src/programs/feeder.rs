@@ -397,7 +397,7 @@ impl Feeder {
             return Ok(false);
         }
         let from = known.unwrap_or(0);
-        let Batch { rows, up_to, more } = row_log::rows_after(&self.store, id, from, u64::MAX)?;
+        let Batch { rows, up_to, more, .. } = row_log::rows_after(&self.store, id, from, u64::MAX)?;
         // After the rows, and once their write is over: what they needed of the tables is in it by now.
         let now = Arc::clone(&entry.lock().manifest);
         let is_new = known.is_none() || !told.get(&id).is_some_and(|told| told.is_as(&now));

@@ -4,7 +4,7 @@
 use super::manifest::{Manifest, Progress};
 use super::rows::RunRows;
 use crate::domain::ProgramId;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, TransactionPosition};
 use crate::tables::{Row, event_id};
 
 /// Runs that are read together, at the most.
@@ -40,6 +40,23 @@ pub fn programs(store: &Store) -> Result<Vec<Logged>, StoreError> {
     Ok(found)
 }
 
+/// The transaction of a run, by the run's number; none when there is no such run.
+///
+/// # Errors
+/// What the database says, or that a record is damaged.
+pub fn transaction_of(
+    store: &Store,
+    program: ProgramId,
+    run: u64,
+) -> Result<Option<TransactionPosition>, StoreError> {
+    let mut found = None;
+    store.row_log_after(program, run.saturating_sub(1), |number, position, _| {
+        found = (number == run).then_some(position);
+        Ok(false)
+    })?;
+    Ok(found)
+}
+
 /// Rows of some runs.
 #[derive(Debug)]
 pub struct Batch {
@@ -47,6 +64,8 @@ pub struct Batch {
     pub rows: Vec<Row>,
     /// Number of the last of their runs.
     pub up_to: u64,
+    /// Its transaction; none without runs.
+    pub last: Option<TransactionPosition>,
     /// There are more runs after these.
     pub more: bool,
 }
@@ -61,7 +80,7 @@ pub fn rows_after(
     after: u64,
     last: u64,
 ) -> Result<Batch, StoreError> {
-    let mut batch = Batch { rows: Vec::new(), up_to: after, more: false };
+    let mut batch = Batch { rows: Vec::new(), up_to: after, last: None, more: false };
     let (mut runs, mut bytes) = (0, 0);
     store.row_log_after(program, after, |number, position, value| {
         if number > last {
@@ -84,7 +103,8 @@ pub fn rows_after(
                 emit,
             });
         }
-        (runs, bytes, batch.up_to) = (runs + 1, bytes + value.len(), number);
+        (runs, bytes) = (runs + 1, bytes + value.len());
+        (batch.up_to, batch.last) = (number, Some(position));
         Ok(true)
     })?;
     Ok(batch)

@@ -151,8 +151,11 @@ impl Exporting {
             let wait = match step {
                 Ok(added) => {
                     failures = 0;
-                    if added != AddedNow::default() {
-                        let AddedNow { ledgers: added, programs } = added;
+                    let AddedNow { ledgers: added, programs } = added;
+                    if programs.failed > 0 {
+                        metrics.export_failed();
+                    }
+                    if added.ledgers > 0 || programs.rows > 0 {
                         let Added { ledgers, events, transactions } = added;
                         tracing::info!(
                             ledgers,

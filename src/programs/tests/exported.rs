@@ -1,9 +1,13 @@
 //! Rows of programs in an export that goes on.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::export::{AddedNow, Continuous, Interrupt, Place, Taken};
+use crate::export::{
+    AddedNow, AddedRows, Continuous, Export, ExportedProgram, Interrupt,
+    Manifest as ExportManifest, Place, Taken,
+};
 
 #[test]
 fn rows_that_no_ledgers_follow_are_exported_after_a_while() {
@@ -36,4 +40,65 @@ fn rows_that_no_ledgers_follow_are_exported_after_a_while() {
         let added = export.step(begun + minutes(30), |_| {}).unwrap();
         assert_eq!(added, AddedNow::default());
     }
+}
+
+/// What an export in this directory says of its only program.
+fn exported(directory: &Path) -> ExportedProgram {
+    let text = std::fs::read(directory.join("manifest.json")).unwrap();
+    let [program] =
+        ExportManifest::parse(&text, "manifest.json").unwrap().programs.try_into().unwrap();
+    program
+}
+
+fn export(scene: &Scene, directory: &Path) -> AddedRows {
+    let place = Place::directory(directory);
+    let mut export = Export::open(&place, &scene.store, Interrupt::default()).unwrap();
+    let added = export.add_programs(&scene.store).unwrap();
+    export.finish().unwrap();
+    added
+}
+
+#[test]
+fn a_store_that_knows_less_or_something_else_does_not_mix_with_what_is_exported() {
+    let middle = FIRST.midpoint(LAST);
+    let scene = |ledgers: std::ops::RangeInclusive<u32>| {
+        let scene = Scene::new();
+        let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+        scene.add_all(ledgers);
+        scene.settle();
+        let rows = scene.rows(id).len() as u64;
+        (scene, rows)
+    };
+    let lake = TempDir::new().unwrap();
+    let lake = lake.path().join("x");
+    let (whole, rows) = scene(FIRST..=LAST);
+    assert_eq!(export(&whole, &lake).rows, rows);
+    let before = exported(&lake);
+    assert_eq!((before.runs, before.rows()), (rows, rows));
+
+    // A checkpoint of a while ago.
+    let (older, fewer) = scene(FIRST..=middle);
+    assert!(0 < fewer && fewer < rows);
+    assert_eq!(export(&older, &lake).rows, 0);
+    assert_eq!(exported(&lake), before);
+
+    // The same program, whose runs came in another order: as when a backup was restored and ledgers filled in.
+    let other = Scene::new();
+    other.add_all(FIRST..=middle);
+    let id = other.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    other.add_all(middle + 1..=LAST);
+    other.settle();
+    other.begin(id, FIRST, middle).unwrap();
+    other.settle();
+    assert_eq!(other.rows(id).len() as u64, rows);
+    assert_eq!(export(&other, &lake).failed, 0);
+    let after = exported(&lake);
+    assert_ne!(after.last_run, before.last_run);
+    assert_eq!((after.runs, after.rows()), (rows, rows));
+    let files = |of: &ExportedProgram| -> BTreeSet<String> {
+        of.tables[0].files.iter().map(|file| file.path.clone()).collect()
+    };
+    assert!(files(&after).is_disjoint(&files(&before)));
+    assert!(files(&after).iter().all(|file| lake.join(file).exists()));
+    assert!(!files(&before).iter().any(|file| lake.join(file).exists()));
 }
