@@ -16,6 +16,7 @@ mod feed {
     mod changes;
     mod consumers;
     mod exports;
+    mod gathered;
     mod kills;
     mod losses;
 }

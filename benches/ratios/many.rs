@@ -209,6 +209,7 @@ impl Generated<'_> {
                 .collect(),
             events,
             topics,
+            evicted: Vec::new(),
         }
     }
 

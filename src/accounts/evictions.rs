@@ -17,10 +17,11 @@ use stellar_xdr::{
 use super::passkey::event::key as passkey_key;
 use super::rows::{Rows, damaged, scan_under};
 use super::value;
-use crate::decode::{ChangeKind, EntryKey, EntryKind, ledger_changes};
+use crate::decode::{EntryKind, LedgerView};
 use crate::domain::ContractId;
 use crate::store::{
-    Begins, ConsumerEffects, ConsumerSpec, FedLedger, LedgerConsumer, Needs, Store, StoreError,
+    Begins, ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, Store,
+    StoreError,
 };
 
 /// The name under which ledgers are taken from the feed.
@@ -101,6 +102,12 @@ fn decode(row: &[u8]) -> Option<(u32, Fate)> {
     Some((u32::from_be_bytes(*ledger), fate))
 }
 
+/// What became of entries in a ledger, in order: of each its key in the family, then what became of it.
+const FATES: Gathers = Gathers { consumer: CONSUMER, from: fates };
+
+/// Bytes of a key: the contract and the entry.
+const KEY: usize = 64;
+
 /// Takes ledgers from the feed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Evictions;
@@ -116,6 +123,10 @@ impl LedgerConsumer for Evictions {
         }
     }
 
+    fn gathers(&self) -> Option<Gathers> {
+        Some(FATES)
+    }
+
     fn ledger(
         &self,
         store: &Store,
@@ -123,16 +134,10 @@ impl LedgerConsumer for Evictions {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
         // Where raw ledgers are not kept, nothing is known of this.
-        let Some(raw) = store.raw_ledger(ledger.ledger)? else { return Ok(()) };
-        let changes = ledger_changes(&raw)
-            .map_err(|error| StoreError::Database(format!("ledger {}: {error}", ledger.ledger)))?;
-        let operations = changes.transactions.iter().flat_map(|it| &it.operations);
-        let restored = operations.filter(|change| change.kind == ChangeKind::Restored);
-        for change in restored {
-            note(effects, &change.key, ledger.ledger.0, Fate::Restored)?;
-        }
-        for key in &changes.evicted {
-            note(effects, key, ledger.ledger.0, Fate::Evicted)?;
+        let Some(fates) = store.gathered(&FATES, ledger.ledger)? else { return Ok(()) };
+        for fate in fates.chunks_exact(KEY + 1) {
+            let (key, fate) = fate.split_at(KEY);
+            note(effects, key, [&ledger.ledger.0.to_be_bytes(), fate].concat())?;
         }
         Ok(())
     }
@@ -142,28 +147,32 @@ impl LedgerConsumer for Evictions {
     }
 }
 
-/// Notes what became of an entry, unless something became of it later.
-fn note(
-    effects: &mut ConsumerEffects<'_>,
-    key: &EntryKey<'_>,
-    ledger: u32,
-    fate: Fate,
-) -> Result<(), StoreError> {
-    if key.kind != EntryKind::ContractData {
+fn fates(ledger: &LedgerView<'_>) -> Vec<u8> {
+    let restored = ledger.transactions.iter().flat_map(|it| &it.restored_entries);
+    let restored = restored.map(|key| (key, Fate::Restored));
+    let evicted = ledger.evicted.iter().map(|key| (key, Fate::Evicted));
+    let mut fates = Vec::new();
+    for (key, fate) in
+        restored.chain(evicted).filter(|(key, _)| key.kind == EntryKind::ContractData)
+    {
+        let xdr = key.to_ledger_key();
+        if let Some(contract) = account_of(&xdr) {
+            fates.extend_from_slice(&contract.0);
+            fates.extend_from_slice(&Entry::of(&xdr).0);
+            fates.push(fate as u8);
+        }
+    }
+    fates
+}
+
+/// Notes the row of an entry, unless something became of it later.
+fn note(effects: &mut ConsumerEffects<'_>, key: &[u8], row: Vec<u8>) -> Result<(), StoreError> {
+    let of = |row: &[u8]| decode(row).ok_or_else(|| damaged(ENTRIES, key));
+    let known = effects.get(ENTRIES, key)?.map(|known| of(&known)).transpose()?;
+    if known >= Some(of(&row)?) {
         return Ok(());
     }
-    let xdr = key.to_ledger_key();
-    let Some(contract) = account_of(&xdr) else { return Ok(()) };
-    let row_key = [&contract.0[..], &Entry::of(&xdr).0].concat();
-    let known = match effects.get(ENTRIES, &row_key)? {
-        Some(row) => Some(decode(&row).ok_or_else(|| damaged(ENTRIES, &row_key))?),
-        None => None,
-    };
-    if known >= Some((ledger, fate)) {
-        return Ok(());
-    }
-    let row = [&ledger.to_be_bytes()[..], &[fate as u8]].concat();
-    effects.put(ENTRIES, row_key, row)
+    effects.put(ENTRIES, key, row)
 }
 
 /// The contract to which an entry belongs that may be of an account.

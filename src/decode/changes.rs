@@ -127,17 +127,27 @@ pub struct LedgerChanges<'a> {
 /// # Errors
 /// When `meta` is no XDR `TransactionMeta`.
 pub fn changed_entries(meta: &[u8]) -> Result<Vec<EntryKey<'_>>, XdrError> {
-    let mut keys = Vec::new();
+    Ok(changed_and_restored(meta)?.0)
+}
+
+/// The same, and those of them that were restored, in order.
+pub(super) fn changed_and_restored(
+    meta: &[u8],
+) -> Result<(Vec<EntryKey<'_>>, Vec<EntryKey<'_>>), XdrError> {
+    let (mut keys, mut restored) = (Vec::new(), Vec::new());
     let cursor = &mut Cursor::new(meta);
     let (version, depth) = to_operations(cursor, |_| {})?;
     operations(cursor, depth, version, |change| {
         if change.kind != ChangeKind::State {
             keys.push(change.key);
         }
+        if change.kind == ChangeKind::Restored {
+            restored.push(change.key);
+        }
     })?;
     keys.sort_unstable();
     keys.dedup();
-    Ok(keys)
+    Ok((keys, restored))
 }
 
 /// All that a transaction changed, but for its fee.
@@ -187,16 +197,26 @@ fn walk_ledger<'a>(cursor: &mut Cursor<'a>) -> Result<LedgerChanges<'a>, XdrErro
     if version >= 1 {
         // Size of the live contract state.
         xdr::Uint64::skip(cursor, depth)?;
-        each(cursor, depth, |cursor, depth| {
-            found.evicted.extend(EntryKey::from_ledger_key(cursor.value::<xdr::LedgerKey>(depth)?));
-            Ok(())
-        })?;
+        found.evicted = ledger_keys(cursor, depth)?;
     }
     if version == 1 {
         xdr::VarArray::<xdr::LedgerEntry>::skip(cursor, depth)?;
     }
     cursor.finish()?;
     Ok(found)
+}
+
+/// A list of `LedgerKey`
+pub(super) fn ledger_keys<'a>(
+    cursor: &mut Cursor<'a>,
+    depth: Depth,
+) -> Result<Vec<EntryKey<'a>>, XdrError> {
+    let mut keys = Vec::new();
+    each(cursor, depth, |cursor, depth| {
+        keys.extend(EntryKey::from_ledger_key(cursor.value::<xdr::LedgerKey>(depth)?));
+        Ok(())
+    })?;
+    Ok(keys)
 }
 
 /// `TransactionMeta`

@@ -3,11 +3,12 @@
 
 use crate::domain::{Hash32, LedgerSeq, NetworkId, TxHash};
 
-use super::HeaderView;
+use super::changes::ledger_keys;
 use super::envelope::{Envelope, generalized_transaction_set, transaction_set};
 use super::events::Events;
 use super::meta::{WalkedMeta, transaction_meta};
 use super::xdr::{self, Cursor, Depth, Xdr, XdrError, each};
+use super::{EntryKey, HeaderView};
 
 /// A ledger whose parts are found but not yet brought together.
 pub struct WalkedLedger<'a> {
@@ -18,6 +19,7 @@ pub struct WalkedLedger<'a> {
     /// In apply order.
     pub results: Vec<AppliedTransaction<'a>>,
     pub events: Events<'a>,
+    pub evicted: Vec<EntryKey<'a>>,
 }
 
 /// What a ledger says about a transaction beside its envelope.
@@ -53,16 +55,17 @@ pub fn close_meta<'a>(
     })?;
     xdr::VarArray::<xdr::UpgradeEntryMeta>::skip(cursor, depth)?;
     xdr::VarArray::<xdr::ScpHistoryEntry>::skip(cursor, depth)?;
+    let mut evicted = Vec::new();
     if version >= 1 {
-        // Size of the live contract state, then keys that were evicted.
+        // Size of the live contract state.
         xdr::Uint64::skip(cursor, depth)?;
-        xdr::VarArray::<xdr::LedgerKey>::skip(cursor, depth)?;
+        evicted = ledger_keys(cursor, depth)?;
     }
     if version == 1 {
         xdr::VarArray::<xdr::LedgerEntry>::skip(cursor, depth)?;
     }
     cursor.finish()?;
-    Ok(WalkedLedger { version, header, envelopes, results, events })
+    Ok(WalkedLedger { version, header, envelopes, results, events, evicted })
 }
 
 /// Walks up to the end of the header; also says how deep what follows may nest.

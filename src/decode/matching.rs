@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 
 use crate::domain::{ContractId, NetworkId, RpcEventId, TxHash};
 
-use super::changes::{EntryKey, changed_entries};
+use super::changes::{EntryKey, changed_and_restored};
 use super::contracts::touched_contracts;
 use super::envelope::{Envelope, SorobanParts};
 use super::error::DecodeError;
@@ -21,7 +21,7 @@ pub fn ledger_view<'a>(
     walked: WalkedLedger<'a>,
     network: &NetworkId,
 ) -> Result<LedgerView<'a>, DecodeError> {
-    let WalkedLedger { version, header, envelopes, results, events } = walked;
+    let WalkedLedger { version, header, envelopes, results, events, evicted } = walked;
     let ledger = header.sequence;
     if let Some(milliseconds) = header.close_time_ms
         && milliseconds / 1000 != header.close_time
@@ -46,9 +46,9 @@ pub fn ledger_view<'a>(
             }
             None => Vec::new(),
         };
-        let changed_entries = match envelope.soroban {
+        let (changed_entries, restored_entries) = match envelope.soroban {
             Some(_) if applied.successful => changed_by(raw, applied.meta)?,
-            _ => Vec::new(),
+            _ => Default::default(),
         };
         transactions.push(TransactionView {
             application_order: application_order(index),
@@ -64,6 +64,7 @@ pub fn ledger_view<'a>(
             meta: applied.meta,
             contracts,
             changed_entries,
+            restored_entries,
             operation_events: operation_events.start + moved_by..operation_events.end + moved_by,
         });
     }
@@ -72,7 +73,7 @@ pub fn ledger_view<'a>(
     events.reserve_exact(of_transactions.len() + after.len());
     events.extend(of_transactions);
     events.extend(after);
-    Ok(LedgerView { raw, version, header, transactions, events, topics })
+    Ok(LedgerView { raw, version, header, transactions, events, topics, evicted })
 }
 
 /// Refuses a ledger whose events cannot all have an id of their own.
@@ -133,10 +134,13 @@ fn match_envelopes<'a>(
     Ok(matched)
 }
 
-/// Entries that the operations of a transaction changed.
-fn changed_by<'a>(raw: &[u8], meta: &'a [u8]) -> Result<Vec<EntryKey<'a>>, DecodeError> {
+/// Entries that the operations of a transaction changed, and those of them that they restored.
+fn changed_by<'a>(
+    raw: &[u8],
+    meta: &'a [u8],
+) -> Result<(Vec<EntryKey<'a>>, Vec<EntryKey<'a>>), DecodeError> {
     // Cannot fail: the walk has accepted these bytes.
-    changed_entries(meta).map_err(|reason| DecodeError::undecodable(raw, reason, 0))
+    changed_and_restored(meta).map_err(|reason| DecodeError::undecodable(raw, reason, 0))
 }
 
 /// Contracts that a smart-contract transaction touches, sorted, without repeats.

@@ -25,6 +25,9 @@ pub struct LedgerView<'a> {
     pub events: Vec<EventView<'a>>,
     /// Topics of all events, one after the other, each an XDR `ScVal`. See [`EventView::topics`].
     pub topics: Vec<&'a [u8]>,
+    /// Temporary data that is gone, and persistent data that went to the archive, after all else (`evictedKeys`,
+    /// CAP-62).
+    pub evicted: Vec<EntryKey<'a>>,
 }
 
 /// A ledger's header and the hash that came with it.
@@ -79,6 +82,8 @@ pub struct TransactionView<'a> {
     /// Entries that the operations of a successful smart-contract transaction changed. Sorted,
     /// without repeats; empty for a classic transaction.
     pub changed_entries: Vec<EntryKey<'a>>,
+    /// Those of them that were archived, or had lived too long, and are there again (CAP-66). In order.
+    pub restored_entries: Vec<EntryKey<'a>>,
     /// Its operations' events, as indexes into [`LedgerView::events`].
     pub operation_events: Range<usize>,
 }

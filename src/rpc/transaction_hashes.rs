@@ -8,10 +8,11 @@
 
 use super::transactions::MOST_UNSEEN;
 use super::{Rpc, RpcError};
-use crate::decode::decode;
+use crate::decode::LedgerView;
 use crate::domain::{LedgerSeq, TxHash};
 use crate::store::{
-    Begins, ConsumerEffects, ConsumerSpec, FedLedger, LedgerConsumer, Needs, Store, StoreError,
+    Begins, ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, Store,
+    StoreError,
 };
 
 /// The name under which ledgers are taken from the feed.
@@ -26,6 +27,9 @@ pub const FAMILIES: &[&str] = &[HASHES, LEDGERS];
 const TAG: usize = 8;
 /// Ledgers whose rows are removed with each that comes: more than come, so that none are left behind.
 const REMOVED_AT_ONCE: usize = 4;
+
+/// The first bytes of all hashes of a ledger.
+const TAGS: Gathers = Gathers { consumer: CONSUMER, from: tags };
 
 /// Takes ledgers from the feed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,6 +46,10 @@ impl LedgerConsumer for TransactionHashes {
         }
     }
 
+    fn gathers(&self) -> Option<Gathers> {
+        Some(TAGS)
+    }
+
     fn ledger(
         &self,
         store: &Store,
@@ -49,17 +57,10 @@ impl LedgerConsumer for TransactionHashes {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
         remove_old(store, effects)?;
-        let Some(raw) = store.raw_ledger(ledger.ledger)? else { return Ok(()) };
-        let view = decode(&raw, store.network().id())
-            .map_err(|error| StoreError::Database(format!("ledger {}: {error}", ledger.ledger)))?;
+        let Some(tags) = store.gathered(&TAGS, ledger.ledger)? else { return Ok(()) };
         let number = ledger.ledger.0.to_be_bytes();
-        let mut tags = Vec::with_capacity(view.transactions.len() * TAG);
-        for transaction in &view.transactions {
-            for hash in [Some(transaction.hash), transaction.inner_hash].into_iter().flatten() {
-                let tag = &hash.as_bytes()[..TAG];
-                tags.extend_from_slice(tag);
-                effects.put(HASHES, [tag, &number].concat(), [])?;
-            }
+        for tag in tags.chunks_exact(TAG) {
+            effects.put(HASHES, [tag, &number].concat(), [])?;
         }
         effects.put(LEDGERS, number, tags)
     }
@@ -67,6 +68,16 @@ impl LedgerConsumer for TransactionHashes {
     fn cannot_be_rebuilt(&self) -> Option<&'static str> {
         Some("it is known of ledgers alone whose raw form is still stored")
     }
+}
+
+fn tags(ledger: &LedgerView<'_>) -> Vec<u8> {
+    let mut tags = Vec::with_capacity(ledger.transactions.len() * TAG);
+    for transaction in &ledger.transactions {
+        for hash in [Some(transaction.hash), transaction.inner_hash].into_iter().flatten() {
+            tags.extend_from_slice(&hash.as_bytes()[..TAG]);
+        }
+    }
+    tags
 }
 
 /// Removes what is kept of the oldest ledgers, where their raw form is gone.

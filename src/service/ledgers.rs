@@ -63,9 +63,8 @@ impl Ledgers {
         network: Option<&Network>,
         consumers: Vec<Arc<dyn LedgerConsumer>>,
     ) -> Result<Self, ServiceError> {
-        let mut specs: Vec<_> = consumers.iter().map(|consumer| consumer.spec()).collect();
-        specs.extend(exporting::registered(config));
-        let extensions = Extensions { consumers: specs, ..Extensions::default() };
+        let mut extensions = Extensions::for_consumers(&consumers);
+        extensions.consumers.extend(exporting::registered(config));
         let store = Arc::new(Store::open_with(&config.data_dir, network, extensions)?);
         Ok(Self { consumers, ..Self::over(store, config)? })
     }

@@ -23,6 +23,11 @@ pub const LONGEST_LEDGER: u64 = 256 << 20;
 
 /// Bytes that are read at first to find the end of a ledger in a batch; then as many as are there.
 const FIRST_PIECE: usize = 256 << 10;
+/// How many times as long as its compressed form a ledger is expected to be: those of the public network are seven times
+/// as long.
+const EXPANSION: usize = 8;
+/// Most bytes that are reserved for a ledger before it is known how long it is.
+const MOST_RESERVED: usize = 16 << 20;
 /// Deepest nesting that is followed in a header.
 const DEEPEST_XDR: u32 = 500;
 /// Bit 31 of a record mark: last fragment. A core always sets it.
@@ -101,6 +106,8 @@ struct Content {
     offset: u64,
     /// Longest ledger that is read, in bytes.
     longest: u64,
+    /// How many bytes are expected in all; 0 when nothing is known.
+    expected: usize,
 }
 
 enum Form {
@@ -121,7 +128,10 @@ impl Records {
     /// decompression.
     pub fn of(file: Bytes, longest: u64) -> Result<Self, RecordError> {
         let frames = file.starts_with(&ZSTD).then(|| file.clone());
-        Ok(Self { frames, ..Self::no_longer_than(longest, Cursor::new(file))? })
+        let expected = file.len() * if frames.is_some() { EXPANSION } else { 1 };
+        let mut records = Self::no_longer_than(longest, Cursor::new(file))?;
+        records.content.expected = expected.min(MOST_RESERVED);
+        Ok(Self { frames, ..records })
     }
 
     fn no_longer_than(longest: u64, file: impl Read + Send + 'static) -> Result<Self, RecordError> {
@@ -140,7 +150,7 @@ impl Records {
         bytes.by_ref().take(8).read_to_end(&mut head).map_err(|error| cut_or_unread(error, 0))?;
         let first = Cursor::new(head.clone());
         let bytes = Box::new(first.chain(bytes));
-        let mut content = Content { bytes, ahead: Vec::new(), offset: 0, longest };
+        let mut content = Content { bytes, ahead: Vec::new(), offset: 0, longest, expected: 0 };
         let form = recognise(&head, &mut content)?;
         Ok(Self { content, form, frames: None })
     }
@@ -286,12 +296,13 @@ impl Content {
 
     /// Everything that is left, as one ledger.
     fn rest(&mut self, begin: u64) -> Result<Vec<u8>, RecordError> {
-        let mut record = Vec::new();
+        let mut record = Vec::with_capacity(self.expected);
         let read = self.bytes.by_ref().take(self.longest + 1).read_to_end(&mut record);
         read.map_err(|error| cut_or_unread(error, begin))?;
         if record.len() as u64 > self.longest {
             return Err(self.too_long(begin));
         }
+        record.shrink_to_fit();
         self.offset += record.len() as u64;
         Ok(record)
     }

@@ -103,6 +103,12 @@ impl Store {
                     writer.newest_synced = Some(Instant::now());
                 }
                 drop(writer);
+                // Before those who take it are told that there are new ledgers.
+                for (ledger, outcome) in ledgers.into_iter().zip(&outcomes) {
+                    if *outcome == Committed::New {
+                        self.gathered.keep(ledger.sequence, ledger.gathered);
+                    }
+                }
                 if outcomes.contains(&Committed::New) || self.last_durable_event() > durable {
                     self.tell_listeners();
                 }

@@ -70,7 +70,7 @@ pub use error::StoreError;
 pub use faults::{Fault, Faults, WriteKind};
 pub use feed::{
     Arrival, Begins, Consumed, ConsumerEffects, ConsumerSpec, ConsumerStatus, ConsumerView,
-    FedLedger, LedgerConsumer, Needs, RebuildProgress,
+    FedLedger, Gathers, LedgerConsumer, Needs, RebuildProgress,
 };
 pub use following::LostEvents;
 pub use format::{FORMAT, FormatVersion};
@@ -95,7 +95,7 @@ use columns::{Family, Key, LedgerKey, RunKey};
 use commit::last_ingested;
 use coverage::{Coverage, CoveredRange};
 use database::{Database, corrupt};
-use feed::{Consumers, Listener};
+use feed::{Consumers, Gathered, Listener};
 use following::DurableEvents;
 use generation::Generations;
 use listings::Listings;
@@ -130,6 +130,8 @@ pub struct Store {
     /// Bytes of `known_entries`, once they were counted. Held while they change.
     known_bytes: Mutex<Option<u64>>,
     consumers: Arc<Consumers>,
+    /// For consumers, from ledgers that were stored in this process.
+    gathered: Gathered,
     /// Who is told of new ledgers.
     listeners: Mutex<Vec<Listener>>,
     /// Who is told that a consumer has got on.
@@ -148,6 +150,19 @@ pub struct Extensions {
     pub indexes: Indexes,
     /// Consumers of the feed.
     pub consumers: Vec<ConsumerSpec>,
+    /// What some of these take from the whole of each ledger.
+    pub gathers: Vec<Gathers>,
+}
+
+impl Extensions {
+    /// Those of a store that feeds these consumers.
+    pub fn for_consumers(consumers: &[Arc<dyn LedgerConsumer>]) -> Self {
+        Self {
+            indexes: Indexes::default(),
+            consumers: consumers.iter().map(|consumer| consumer.spec()).collect(),
+            gathers: consumers.iter().filter_map(|consumer| consumer.gathers()).collect(),
+        }
+    }
 }
 
 /// State of the one writer.
@@ -216,7 +231,7 @@ impl Store {
     fn open_locked(
         directory: &Path,
         network: Option<&Network>,
-        Extensions { indexes, consumers }: Extensions,
+        Extensions { indexes, consumers, gathers }: Extensions,
         lock: DirectoryLock,
     ) -> Result<Self, StoreError> {
         let raw = directory.join(RAW_DIRECTORY);
@@ -248,6 +263,7 @@ impl Store {
             writer: Mutex::default(),
             known_bytes: Mutex::default(),
             consumers: Arc::new(consumers),
+            gathered: Gathered::by(gathers),
             listeners: Mutex::default(),
             steps: Mutex::default(),
             totals: RwLock::new(totals),

@@ -8,6 +8,7 @@ use super::block;
 use super::compression::{self, Content};
 use super::coverage::Sums;
 use super::digest::{Digest, LedgerHasher};
+use super::feed::OfLedger;
 use super::indexed_as::{IndexedAs, Settings};
 use super::indexes::{EventsOfTransaction, IndexedTransaction, Indexes, Rows};
 use super::ledgers::{LedgerCounts, LedgerRow};
@@ -75,6 +76,8 @@ pub struct PreparedLedger {
     /// Smart-contract transactions: application order and row.
     pub(super) transactions: Vec<(u32, Vec<u8>)>,
     pub(super) rows: Rows,
+    /// What consumers take from the whole of it; nothing when its raw form is not kept.
+    pub(super) gathered: OfLedger,
 }
 
 impl PreparedLedger {
@@ -146,6 +149,7 @@ impl PreparedLedger {
             blocks,
             transactions: stored_transactions.into_iter().zip(packer.finish()?).collect(),
             rows,
+            gathered: OfLedger::new(),
         })
     }
 
@@ -194,7 +198,11 @@ impl Store {
         at_source: Option<&CompressedLedger>,
         options: &IndexOptions,
     ) -> Result<PreparedLedger, StoreError> {
-        PreparedLedger::of(ledger, at_source, options, &self.indexes)
+        let mut prepared = PreparedLedger::of(ledger, at_source, options, &self.indexes)?;
+        if options.raw_ledgers {
+            prepared.gathered = self.gathered.from(ledger);
+        }
+        Ok(prepared)
     }
 }
 

@@ -85,8 +85,7 @@ fn no_meta() -> Vec<u8> {
 }
 
 pub fn open(directory: &Path) -> Store {
-    let consumers = consumers().iter().map(|it| it.spec()).collect();
-    let extensions = Extensions { consumers, ..Extensions::default() };
+    let extensions = Extensions::for_consumers(&consumers());
     Store::open_with(directory, Some(&network()), extensions).unwrap()
 }
 

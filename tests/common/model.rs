@@ -310,6 +310,7 @@ impl Ledger {
                 .collect(),
             events,
             topics,
+            evicted: Vec::new(),
         }
     }
 
@@ -339,6 +340,7 @@ impl Transaction {
                 true => changed_entries(&self.parts[2]).unwrap(),
                 false => Vec::new(),
             },
+            restored_entries: Vec::new(),
             operation_events: 0..0,
         }
     }

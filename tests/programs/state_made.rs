@@ -97,6 +97,7 @@ impl World {
             meta,
             contracts: Vec::new(),
             changed_entries: if made.classic { vec![] } else { changed_entries(meta).unwrap() },
+            restored_entries: Vec::new(),
             operation_events: 0..0,
         });
         let header = HeaderView {
@@ -115,6 +116,7 @@ impl World {
             transactions: transactions.collect(),
             events: Vec::new(),
             topics: Vec::new(),
+            evicted: Vec::new(),
         };
         let options = IndexOptions { raw_ledgers: self.raw, ..IndexOptions::default() };
         let prepared = PreparedLedger::new(&view, &options).unwrap();

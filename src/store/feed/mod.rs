@@ -14,12 +14,16 @@
 //!
 //! A consumer whose work follows another order than that of ingestion says what it is through with ([`through`]).
 //!
+//! What a consumer needs from the whole of each ledger, and no record has, is gathered while the ledger is at hand
+//! ([`gathered`]).
+//!
 //! Rows of a consumer belong to a *generation*. A second one can be built beside the one that is read, and
 //! takes its place with one write ([`rebuild`]).
 
 mod change;
 mod consume;
 mod fingerprint;
+mod gathered;
 mod hold;
 mod rebuild;
 mod rows;
@@ -33,6 +37,8 @@ use std::sync::Arc;
 use crate::domain::{LedgerSeq, LedgerSet};
 
 pub use consume::Consumed;
+pub use gathered::Gathers;
+pub(super) use gathered::{Gathered, OfLedger};
 pub(super) use hold::Floors;
 pub use rebuild::RebuildProgress;
 pub use rows::{ConsumerEffects, ConsumerView};

@@ -4,7 +4,7 @@ use super::super::{Store, StoreError};
 use super::consume::Consumed;
 use super::rebuild;
 use super::rows::ConsumerEffects;
-use super::{ConsumerSpec, FedLedger};
+use super::{ConsumerSpec, FedLedger, Gathers};
 
 /// Places of the feed that are passed with one write.
 const LEDGERS_AT_ONCE: usize = 64;
@@ -13,6 +13,11 @@ const LEDGERS_AT_ONCE: usize = 64;
 pub trait LedgerConsumer: Send + Sync {
     /// Its name, its families and what it reads.
     fn spec(&self) -> ConsumerSpec;
+
+    /// What it takes from the whole of each ledger with [`Store::gathered`]; none when it gets by with records.
+    fn gathers(&self) -> Option<Gathers> {
+        None
+    }
 
     /// Does its work with a ledger. It may see the same ledger again when an earlier attempt was not
     /// written, so that all it leaves must be in `effects`.

@@ -18,6 +18,7 @@ pub struct Ledger {
     pub close_time_ms: Option<u64>,
     pub transactions: Vec<Transaction>,
     pub events: Vec<Event>,
+    pub evicted: Vec<Vec<u8>>,
 }
 
 /// A transaction; the fields are those of [`TransactionView`](orrery::decode::TransactionView).
@@ -36,6 +37,7 @@ pub struct Transaction {
     pub meta: Vec<u8>,
     pub contracts: Vec<ContractId>,
     pub changed_entries: Vec<Vec<u8>>,
+    pub restored_entries: Vec<Vec<u8>>,
     pub operation_events: Range<usize>,
 }
 
@@ -78,6 +80,7 @@ impl From<&LedgerView<'_>> for Ledger {
             meta: one.meta.to_vec(),
             contracts: one.contracts.clone(),
             changed_entries: one.changed_entries.iter().map(EntryKey::to_ledger_key).collect(),
+            restored_entries: one.restored_entries.iter().map(EntryKey::to_ledger_key).collect(),
             operation_events: one.operation_events.clone(),
         });
         let events = view.events.iter().map(|event| Event {
@@ -101,6 +104,7 @@ impl From<&LedgerView<'_>> for Ledger {
             close_time_ms: view.header.close_time_ms,
             transactions: transactions.collect(),
             events: events.collect(),
+            evicted: view.evicted.iter().map(EntryKey::to_ledger_key).collect(),
         }
     }
 }

@@ -50,6 +50,7 @@ fn decode_all(raw: &[u8], network: &NetworkId) -> Result<Ledger, Error> {
     if meta.to_xdr(Limits::none())? != raw {
         return Err(Error::NotCanonical);
     }
+    let evicted = evicted(&meta)?;
     let (version, entry, envelopes, applied) = parts(meta);
     let header = entry.header;
     let ledger = LedgerSeq(header.ledger_seq);
@@ -75,6 +76,7 @@ fn decode_all(raw: &[u8], network: &NetworkId) -> Result<Ledger, Error> {
         close_time_ms,
         transactions,
         events,
+        evicted,
     })
 }
 
@@ -353,8 +355,7 @@ fn transaction(
     let result = &applied.pair.result;
     let successful =
         matches!(result.result, Result_::TxSuccess(_) | Result_::TxFeeBumpInnerSuccess(_));
-    let changed_entries =
-        if soroban.is_some() && successful { changed_entries(&applied.meta)? } else { Vec::new() };
+    let changes = if soroban.is_some() && successful { changes(&applied.meta) } else { Vec::new() };
     Ok(Transaction {
         application_order: index as u32 + 1,
         hash: Hash32(applied.pair.transaction_hash.0),
@@ -368,15 +369,16 @@ fn transaction(
         result: encode(result)?,
         meta: encode(&applied.meta)?,
         contracts,
-        changed_entries,
+        changed_entries: changed_entries(&changes)?,
+        restored_entries: restored_entries(&changes)?,
         operation_events,
     })
 }
 
-/// Keys of the entries that operations changed and that a contract can read, sorted.
-fn changed_entries(meta: &x::TransactionMeta) -> Result<Vec<Vec<u8>>, x::Error> {
+/// What the operations of a transaction changed.
+fn changes(meta: &x::TransactionMeta) -> Vec<x::LedgerEntryChange> {
     let of_operation = |one: &x::OperationMeta| one.changes.to_vec();
-    let changes: Vec<x::LedgerEntryChange> = match meta {
+    match meta {
         x::TransactionMeta::V0(operations) => operations.iter().flat_map(of_operation).collect(),
         x::TransactionMeta::V1(v1) => v1.operations.iter().flat_map(of_operation).collect(),
         x::TransactionMeta::V2(v2) => v2.operations.iter().flat_map(of_operation).collect(),
@@ -384,28 +386,55 @@ fn changed_entries(meta: &x::TransactionMeta) -> Result<Vec<Vec<u8>>, x::Error> 
         x::TransactionMeta::V4(v4) => {
             v4.operations.iter().flat_map(|one| one.changes.to_vec()).collect()
         }
-    };
-    let mut keys = Vec::new();
-    for change in changes {
-        let key = match change {
-            x::LedgerEntryChange::State(_) => continue,
-            x::LedgerEntryChange::Removed(key) => key,
-            x::LedgerEntryChange::Created(entry)
-            | x::LedgerEntryChange::Updated(entry)
-            | x::LedgerEntryChange::Restored(entry) => entry.to_key(),
-        };
-        match key {
-            x::LedgerKey::Account(_)
-            | x::LedgerKey::Trustline(_)
-            | x::LedgerKey::ContractData(_)
-            | x::LedgerKey::ContractCode(_)
-            | x::LedgerKey::Ttl(_) => keys.push(encode(&key)?),
-            _ => {}
-        }
     }
+}
+
+/// Keys of the entries that operations changed and that a contract can read, sorted.
+fn changed_entries(changes: &[x::LedgerEntryChange]) -> Result<Vec<Vec<u8>>, x::Error> {
+    let keys = changes.iter().filter_map(|change| match change {
+        x::LedgerEntryChange::State(_) => None,
+        x::LedgerEntryChange::Removed(key) => Some(key.clone()),
+        x::LedgerEntryChange::Created(entry)
+        | x::LedgerEntryChange::Updated(entry)
+        | x::LedgerEntryChange::Restored(entry) => Some(entry.to_key()),
+    });
+    let mut keys = readable(keys)?;
     keys.sort();
     keys.dedup();
     Ok(keys)
+}
+
+/// Keys of the entries that operations restored.
+fn restored_entries(changes: &[x::LedgerEntryChange]) -> Result<Vec<Vec<u8>>, x::Error> {
+    readable(changes.iter().filter_map(|change| match change {
+        x::LedgerEntryChange::Restored(entry) => Some(entry.to_key()),
+        _ => None,
+    }))
+}
+
+/// Keys of the entries that a ledger evicts.
+fn evicted(meta: &x::LedgerCloseMeta) -> Result<Vec<Vec<u8>>, x::Error> {
+    let keys: &[x::LedgerKey] = match meta {
+        x::LedgerCloseMeta::V0(_) => &[],
+        x::LedgerCloseMeta::V1(v1) => &v1.evicted_keys,
+        x::LedgerCloseMeta::V2(v2) => &v2.evicted_keys,
+    };
+    readable(keys.iter().cloned())
+}
+
+/// XDR of those keys whose entries a contract can read.
+fn readable(keys: impl Iterator<Item = x::LedgerKey>) -> Result<Vec<Vec<u8>>, x::Error> {
+    let is_readable = |key: &x::LedgerKey| {
+        matches!(
+            key,
+            x::LedgerKey::Account(_)
+                | x::LedgerKey::Trustline(_)
+                | x::LedgerKey::ContractData(_)
+                | x::LedgerKey::ContractCode(_)
+                | x::LedgerKey::Ttl(_)
+        )
+    };
+    keys.filter(is_readable).map(|key| encode(&key)).collect()
 }
 
 fn account(account: &x::MuxedAccount) -> Account {

@@ -1,0 +1,149 @@
+//! What a consumer gathers from whole ledgers: the same, whether it was kept or is read from the raw form, and without
+//! another walk through a ledger that has just been stored.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use orrery::decode::{LedgerView, decode};
+use orrery::domain::LedgerSeq;
+use orrery::store::{
+    Begins, ConsumerEffects, ConsumerSpec, Durability, Extensions, FedLedger, Gathers,
+    IndexOptions, LedgerConsumer, Needs, PreparedLedger, Retention, Store, StoreError,
+};
+
+use super::consumers::{CHAIN, FIRST, LEDGERS, network, scratch};
+
+const HASHES: &str = "hashes";
+const GATHERS: Gathers = Gathers { consumer: "gatherer", from: hashes };
+const RAW_KEPT: IndexOptions =
+    IndexOptions { raw_ledgers: true, classic_events: false, fee_events: false, contracts: None };
+
+static WALKS: AtomicUsize = AtomicUsize::new(0);
+
+fn hashes(ledger: &LedgerView<'_>) -> Vec<u8> {
+    WALKS.fetch_add(1, Ordering::Relaxed);
+    ledger.transactions.iter().flat_map(|it| *it.hash.as_bytes()).collect()
+}
+
+/// Writes down the hashes of all transactions.
+struct Gatherer;
+
+impl LedgerConsumer for Gatherer {
+    fn spec(&self) -> ConsumerSpec {
+        ConsumerSpec {
+            name: GATHERS.consumer,
+            families: &[HASHES],
+            needs: Needs::default(),
+            begins: Begins::AtTheBeginning,
+        }
+    }
+
+    fn gathers(&self) -> Option<Gathers> {
+        Some(GATHERS)
+    }
+
+    fn ledger(
+        &self,
+        store: &Store,
+        ledger: &FedLedger,
+        effects: &mut ConsumerEffects<'_>,
+    ) -> Result<(), StoreError> {
+        let Some(hashes) = store.gathered(&GATHERS, ledger.ledger)? else { return Ok(()) };
+        effects.put(HASHES, ledger.ledger.0.to_be_bytes(), hashes)
+    }
+}
+
+fn open(directory: &std::path::Path) -> Store {
+    let extensions = Extensions::for_consumers(&[Arc::new(Gatherer)]);
+    Store::open_with(directory, Some(&network()), extensions).unwrap()
+}
+
+/// Which ledgers it has written down. What it has written is right.
+fn written(store: &Store) -> Vec<u32> {
+    let mut ledgers = Vec::new();
+    let view = store.consumer_view(GATHERS.consumer).unwrap();
+    view.scan(HASHES, &[], |key, value| {
+        let ledger = u32::from_be_bytes(key.try_into().unwrap());
+        let raw = &CHAIN[(ledger - FIRST) as usize];
+        let expected = decode(raw, network().id()).unwrap().transactions;
+        let expected: Vec<_> = expected.iter().flat_map(|it| *it.hash.as_bytes()).collect();
+        assert_eq!(value, expected, "ledger {ledger}");
+        ledgers.push(ledger);
+        true
+    })
+    .unwrap();
+    ledgers
+}
+
+#[test]
+fn a_ledger_is_walked_through_again_only_by_a_consumer_that_comes_too_late() {
+    let directory = scratch();
+    let add = |store: &Store, ledger: u32, options: &IndexOptions| {
+        let view = decode(&CHAIN[(ledger - FIRST) as usize], network().id()).unwrap();
+        let prepared = store.prepare(&view, None, options).unwrap();
+        store.commit(prepared, Durability::Synced).unwrap();
+    };
+    let follow = |store: &Store| while store.step(&Gatherer).unwrap() {};
+    let walks = || WALKS.load(Ordering::Relaxed);
+    let last = FIRST + LEDGERS - 1;
+    let (begun, store) = (walks(), open(directory.path()));
+    // Step by step, and many at once.
+    for ledger in FIRST..FIRST + 10 {
+        add(&store, ledger, &RAW_KEPT);
+        follow(&store);
+    }
+    (FIRST + 10..FIRST + 30).for_each(|ledger| add(&store, ledger, &RAW_KEPT));
+    follow(&store);
+    assert_eq!(written(&store), Vec::from_iter(FIRST..FIRST + 30));
+    assert_eq!(walks() - begun, 30);
+    // The same ledger once more changes nothing, and nothing of it is kept.
+    add(&store, FIRST + 29, &RAW_KEPT);
+    assert_eq!(
+        store.gathered(&GATHERS, LedgerSeq(FIRST + 29)).unwrap().map(|_| walks()),
+        Some(begun + 32)
+    );
+    // After a restart nothing is kept.
+    (FIRST + 30..FIRST + 40).for_each(|ledger| add(&store, ledger, &RAW_KEPT));
+    drop(store);
+    let (begun, store) = (walks(), open(directory.path()));
+    follow(&store);
+    assert_eq!(written(&store), Vec::from_iter(FIRST..FIRST + 40));
+    assert_eq!(walks() - begun, 10);
+    // What was prepared for no store in particular is gathered from the raw form.
+    let view = decode(&CHAIN[40], network().id()).unwrap();
+    store.commit(PreparedLedger::new(&view, &RAW_KEPT).unwrap(), Durability::Synced).unwrap();
+    follow(&store);
+    assert_eq!(walks() - begun, 11);
+    // Without raw ledgers there is nothing to gather from.
+    let no_raw = IndexOptions { raw_ledgers: false, ..RAW_KEPT };
+    (FIRST + 41..=last).for_each(|ledger| add(&store, ledger, &no_raw));
+    follow(&store);
+    assert_eq!(written(&store), Vec::from_iter(FIRST..=FIRST + 40));
+    assert_eq!(walks() - begun, 11);
+}
+
+#[test]
+fn what_is_not_taken_does_not_outlive_the_room_for_it() {
+    let directory = scratch();
+    const MUCH: Gathers = Gathers { consumer: "gatherer", from: |_| vec![7; 200 << 10] };
+    let consumers = vec![Gatherer.spec()];
+    let extensions = Extensions { consumers, gathers: vec![MUCH], ..Extensions::default() };
+    let store = Store::open_with(directory.path(), Some(&network()), extensions).unwrap();
+    for xdr in CHAIN.iter() {
+        let view = decode(xdr, network().id()).unwrap();
+        let prepared = store.prepare(&view, None, &RAW_KEPT).unwrap();
+        store.commit(prepared, Durability::Deferred).unwrap();
+    }
+    assert!(store.gathered_bytes() > 4 << 20 && store.gathered_bytes() <= 8 << 20);
+    // Each is there all the same.
+    for ledger in (FIRST..FIRST + LEDGERS).map(LedgerSeq) {
+        assert_eq!(store.gathered(&MUCH, ledger).unwrap().map(|it| it.len()), Some(200 << 10));
+    }
+    assert_eq!(store.gathered_bytes(), 0);
+    while !store
+        .prune(&Retention { raw_ledgers: Some(1), ..Retention::default() })
+        .unwrap()
+        .is_nothing()
+    {}
+    assert_eq!(store.gathered(&MUCH, LedgerSeq(FIRST)).unwrap(), None);
+}
