@@ -18,6 +18,7 @@ mod disk;
 mod entries;
 mod error;
 mod events;
+mod extensions;
 mod faults;
 mod feed;
 mod following;
@@ -67,6 +68,7 @@ pub use completeness::CoveredLedgers;
 pub use digest::Digest;
 pub use entries::EntryReader;
 pub use error::StoreError;
+pub use extensions::Extensions;
 pub use faults::{Fault, Faults, WriteKind};
 pub use feed::{
     Arrival, Begins, Consumed, ConsumerEffects, ConsumerSpec, ConsumerStatus, ConsumerView,
@@ -141,28 +143,6 @@ pub struct Store {
     generations: Generations,
     /// Held, not read, and let go of last.
     _lock: DirectoryLock,
-}
-
-/// What a store has besides what every store has.
-#[derive(Default)]
-pub struct Extensions {
-    /// Indexes.
-    pub indexes: Indexes,
-    /// Consumers of the feed.
-    pub consumers: Vec<ConsumerSpec>,
-    /// What some of these take from the whole of each ledger.
-    pub gathers: Vec<Gathers>,
-}
-
-impl Extensions {
-    /// Those of a store that feeds these consumers.
-    pub fn for_consumers(consumers: &[Arc<dyn LedgerConsumer>]) -> Self {
-        Self {
-            indexes: Indexes::default(),
-            consumers: consumers.iter().map(|consumer| consumer.spec()).collect(),
-            gathers: consumers.iter().filter_map(|consumer| consumer.gathers()).collect(),
-        }
-    }
 }
 
 /// State of the one writer.

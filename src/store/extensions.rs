@@ -1,0 +1,27 @@
+//! What a store is opened with, of which it knows nothing by itself.
+
+use std::sync::Arc;
+
+use super::{ConsumerSpec, Gathers, Indexes, LedgerConsumer};
+
+/// What a store has besides what every store has.
+#[derive(Default)]
+pub struct Extensions {
+    /// Indexes.
+    pub indexes: Indexes,
+    /// Consumers of the feed.
+    pub consumers: Vec<ConsumerSpec>,
+    /// What some of these take from the whole of each ledger.
+    pub gathers: Vec<Gathers>,
+}
+
+impl Extensions {
+    /// Those of a store that feeds these consumers.
+    pub fn for_consumers(consumers: &[Arc<dyn LedgerConsumer>]) -> Self {
+        Self {
+            indexes: Indexes::default(),
+            consumers: consumers.iter().map(|consumer| consumer.spec()).collect(),
+            gathers: consumers.iter().filter_map(|consumer| consumer.gathers()).collect(),
+        }
+    }
+}
