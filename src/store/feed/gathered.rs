@@ -79,11 +79,6 @@ impl Gathered {
 }
 
 impl Store {
-    /// Bytes of memory that take what was gathered and not taken yet.
-    pub fn gathered_bytes(&self) -> u64 {
-        self.gathered.kept.weight()
-    }
-
     /// What a consumer gathers from a ledger; none when the ledger's raw form is not kept.
     ///
     /// # Errors
