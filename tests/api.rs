@@ -21,6 +21,7 @@ mod rest {
     mod answers;
     mod completeness;
     mod connections;
+    mod contract_sizes;
     mod costs;
     mod description;
     mod health;

@@ -53,6 +53,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 pub use allowance::ScanLimits;
 pub use error::ApiError;
 pub use friendbot::{Friendbot, Given, NotGiven};
@@ -69,7 +71,7 @@ use crate::domain::Network;
 use crate::observe::health::Health;
 use crate::programs::Programs;
 use crate::rpc::Rpc;
-use crate::store::{IndexedAs, Store};
+use crate::store::{ContractSizes, IndexedAs, Store};
 use crate::webhooks::manage::Webhooks;
 
 /// Largest request body, in bytes, of every route that does not say otherwise.
@@ -136,6 +138,8 @@ pub struct Deps {
     pub friendbot: Option<Arc<dyn Friendbot>>,
     /// Webhooks; without them their routes answer 503.
     pub webhooks: Option<Arc<Webhooks>>,
+    /// The latest estimate of what contracts take on the disk, once there is one.
+    pub contract_sizes: watch::Receiver<Option<Arc<ContractSizes>>>,
     /// Text of `/metrics`, given what is taken of the budgets; without it the route does not exist.
     pub metrics: Option<MetricsText>,
     /// Told of every answered request.

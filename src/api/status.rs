@@ -1,5 +1,5 @@
-//! `/rest/status`: what the status page shows beside health and completeness. Numbers alone, and nothing of them tells
-//! one owner from another: programs are one kind of consumer.
+//! `/rest/status`: what the status page shows beside health and completeness. Numbers, and contracts of the network;
+//! nothing of them tells one owner from another: programs are one kind of consumer.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::answer::Answer;
 use super::route::{Access, Call, Route, Work};
 use super::{ApiError, Deps};
 use crate::domain::{CloseTime, LedgerSeq};
-use crate::store::{ConsumerStatus, FORMAT, LedgerRow, Store};
+use crate::store::{ConsumerStatus, ContractSizes, FORMAT, LedgerRow, Store};
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] = [Route {
@@ -33,6 +33,8 @@ struct Record {
     protocol_version: Option<u32>,
     uptime_seconds: u64,
     store: Stored,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contracts: Option<Contracts>,
     consumers: Vec<Consumer>,
     ledgers: Vec<Ledger>,
     history: History,
@@ -46,6 +48,23 @@ struct Stored {
     #[serde(skip_serializing_if = "Option::is_none")]
     disk_free_bytes: Option<u64>,
     parts: BTreeMap<String, u64>,
+}
+
+/// What contracts take on the disk, estimated from some of the ledgers.
+#[derive(Serialize)]
+struct Contracts {
+    sampled_ledgers: u64,
+    of_ledgers: u64,
+    bytes: u64,
+    largest: Vec<Contract>,
+    others: u64,
+}
+
+#[derive(Serialize)]
+struct Contract {
+    contract_id: String,
+    share: f64,
+    bytes: u64,
 }
 
 /// All consumers of one kind.
@@ -94,12 +113,31 @@ fn status(deps: &Deps, _: &Call<'_>) -> Result<Answer, ApiError> {
             disk_free_bytes: store.disk_free().ok(),
             parts,
         },
+        contracts: deps.contract_sizes.borrow().as_deref().map(Contracts::from),
         consumers: by_kind(store.consumers()),
         ledgers: newest.iter().map(Ledger::from).collect(),
         history: history(deps),
     };
     // A structure of texts and numbers always serializes.
     Ok(Answer::json(serde_json::to_vec(&record).unwrap_or_default()))
+}
+
+impl From<&ContractSizes> for Contracts {
+    fn from(sizes: &ContractSizes) -> Self {
+        let largest = sizes.largest.iter().map(|size| Contract {
+            contract_id: size.contract.to_string(),
+            // More digits would promise more than an estimate can.
+            share: (size.share * 1e4).round() / 1e4,
+            bytes: size.bytes,
+        });
+        Self {
+            sampled_ledgers: sizes.sampled,
+            of_ledgers: sizes.stored,
+            bytes: sizes.bytes,
+            largest: largest.collect(),
+            others: sizes.others,
+        }
+    }
 }
 
 /// The newest ledgers that are stored, the oldest of them first.

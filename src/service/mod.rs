@@ -3,6 +3,7 @@
 
 mod backfill;
 mod consumers;
+mod contract_sizes;
 mod controlled;
 mod exporting;
 mod http_settings;
@@ -290,6 +291,8 @@ pub async fn run_opened(
     tasks.spawn(control.serve(Arc::new(controlled), stop.clone()));
     tasks.spawn(prune_regularly(Arc::clone(&ledgers), stop.clone()));
     tasks.spawn(lag_history::record(Arc::clone(&ledgers), stop.clone()));
+    let (estimates, contract_sizes) = watch::channel(None);
+    tasks.spawn(contract_sizes::estimate(Arc::clone(&ledgers), estimates, stop.clone()));
     tasks.spawn(consumers::drive(Arc::clone(&ledgers), stop.clone()));
     tasks.spawn(running_programs::prune_records(Arc::clone(&programs), stop.clone()));
     tasks.spawn(webhooks::sweep_regularly(Arc::clone(&webhooks.asked), stop.clone()));
@@ -314,6 +317,7 @@ pub async fn run_opened(
     let mut deps = Deps {
         rpc: Some(rpc::start(&ledgers, config, sandbox.clone(), entrances_address).await?),
         webhooks: Some(Arc::clone(&webhooks.asked)),
+        contract_sizes,
         ..dependencies(&ledgers, &programs, tokens, config)
     };
     if let Some(sandbox) = sandbox {
@@ -362,6 +366,7 @@ fn dependencies(
         rpc: None,
         friendbot: None,
         webhooks: None,
+        contract_sizes: watch::channel(None).1,
         metrics: Some(Arc::new(move |usages| {
             usages.iter().for_each(|usage| rendered.budget_is(usage));
             rendered.cache_bytes_are(store.cache_bytes());

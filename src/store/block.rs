@@ -304,6 +304,13 @@ impl<'a> Block<'a> {
         split_transaction(entry.get(..TRANSACTION_LEN).ok_or(Malformed)?).ok_or(Malformed)
     }
 
+    /// Bytes that topics and data of the event at a position below [`Self::len`] take.
+    pub(super) fn body_bytes(&self, position: usize) -> u32 {
+        let end = self.body_ends[position];
+        // Ends ascend: opening the block has added them up.
+        if position == 0 { end } else { end - self.body_ends[position - 1] }
+    }
+
     /// Fills `topics` and returns the data of the event at a position.
     pub(super) fn body(
         &self,

@@ -332,6 +332,12 @@ impl<'a> Snapshot<'a> {
         Ok(self.snapshot.raw_iterator_cf_opt(handle, in_order()))
     }
 
+    /// The same, past the caches.
+    pub(super) fn rows_past_caches(&self, family: Family) -> Result<DBRawIterator<'_>, StoreError> {
+        let handle = self.database.handle(family)?;
+        Ok(self.snapshot.raw_iterator_cf_opt(handle, past_caches()))
+    }
+
     /// Those of `tx_by_hash` whose key begins as the one that is sought does.
     pub(super) fn rows_by_hash(&self) -> Result<DBRawIterator<'_>, StoreError> {
         let mut options = ReadOptions::default();

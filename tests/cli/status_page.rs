@@ -104,6 +104,22 @@ fn prepare(directory: &Path) -> (String, String) {
 }
 
 #[test]
+fn a_service_estimates_what_contracts_take() {
+    let directory = tempfile::tempdir().unwrap();
+    let (demo, _) = Service::demo(directory.path());
+    let contracts = until("contracts with events", || {
+        let (_, status) = demo.get("/rest/status", None);
+        let contracts = &status["contracts"];
+        (!contracts["largest"].as_array()?.is_empty()).then(|| contracts.clone())
+    });
+    assert_eq!(contracts["sampled_ledgers"], contracts["of_ledgers"]);
+    let largest = contracts["largest"].as_array().unwrap();
+    let shares = largest.iter().map(|it| it["share"].as_f64().unwrap());
+    assert!((0.5..1.001).contains(&shares.sum::<f64>()), "{contracts}");
+    assert_eq!(demo.stop(Signal::TERM), Some(0));
+}
+
+#[test]
 fn a_browser_shows_what_the_api_says() {
     let Some(modules) = std::env::var_os("ORRERY_TEST_CHROMIUM") else {
         println!("skipped: ORRERY_TEST_CHROMIUM names no directory");
@@ -118,6 +134,10 @@ fn a_browser_shows_what_the_api_says() {
         assert_eq!(status, 200, "{path}: {answer}");
         answer
     };
+    until("what contracts take is estimated", || {
+        let (_, status) = service.get("/rest/status", None);
+        (!status["contracts"]["largest"].as_array()?.is_empty()).then_some(())
+    });
     until("the programs have seen everything", || {
         let (status, told) = service.get("/rest/retroshade/1/status", Some(&token));
         let (_, waiting) = service.get("/rest/webhooks/list", Some(&token));
@@ -219,6 +239,20 @@ fn a_browser_shows_what_the_api_says() {
     ] {
         assert!(disk.contains(&json!([name, value])), "{name} {value}: {disk:?}");
     }
+    let contracts = &status["contracts"];
+    let largest = contracts["largest"].as_array().unwrap();
+    let rows = told["contracts"]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), largest.len());
+    for (row, size) in rows.iter().zip(largest) {
+        assert_eq!(row[0], size["contract_id"]);
+        let shown: f64 = row[2].as_str().unwrap().trim_end_matches(" %").parse().unwrap();
+        assert!((shown - 100.0 * size["share"].as_f64().unwrap()).abs() < 0.06, "{row} {size}");
+    }
+    let note = told["contracts"]["note"].as_str().unwrap();
+    assert!(
+        note.starts_with("Of all events and transactions"),
+        "all ledgers were looked at: {note}"
+    );
     let locked: Vec<_> = told["locked"].as_array().unwrap().iter().collect();
     assert!(locked.len() == 4 && locked.iter().all(|it| **it == "Needs a token."), "{locked:?}");
 

@@ -62,6 +62,7 @@ impl Server {
             rpc: None,
             friendbot: None,
             webhooks: None,
+            contract_sizes: tokio::sync::watch::channel(None).1,
             settings: ApiSettings {
                 rate_limit: None,
                 stop_timeout: Duration::from_millis(100),

@@ -152,6 +152,7 @@ impl Serving {
             rpc: None,
             friendbot: None,
             webhooks: None,
+            contract_sizes: tokio::sync::watch::channel(None).1,
             metrics: None,
             on_request: None,
         };

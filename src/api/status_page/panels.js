@@ -35,6 +35,7 @@ export function status(record) {
   density(record.ledgers);
   consumers(record.consumers);
   disk(record);
+  contracts(record.contracts);
 }
 
 function lag({ history }) {
@@ -100,8 +101,23 @@ function disk(record) {
   const figures = make("dl", "figures", ...facts.map(([name, value]) =>
     make("div", "", make("dt", "", name), make("dd", "", value))));
   at("disk").replaceChildren(figures, table(["Part", "", ["Size", "number"]], parts),
-    make("p", "note", "Events of different contracts share blocks on the disk, so their size is not known by contract. "
-      + "The tables of programs are not in this sum; what each program's rows take is below."));
+    make("p", "note", "The tables of programs are not in this sum; what each program's rows take is below."));
+}
+
+function contracts(sizes) {
+  if (sizes === undefined || sizes.largest.length === 0) {
+    at("contracts").replaceChildren(make("p", "note", "Nothing is known yet."));
+    return;
+  }
+  const row = ({ contract_id, share, bytes: size }) =>
+    [short(contract_id), meter(share, 1), [`${(100 * share).toFixed(1)} %`, "number"], [bytes(size), "number"]];
+  const looked = sizes.sampled_ledgers < sizes.of_ledgers
+    ? `Estimated from ${number(sizes.sampled_ledgers)} of ${number(sizes.of_ledgers)} ledgers, spread evenly: records of contracts share blocks on the disk. `
+    : "";
+  const others = sizes.others > 0 ? ` ${count(sizes.others, "other contract")} were met.` : "";
+  at("contracts").replaceChildren(
+    table(["Contract", "", ["Share", "number"], ["Size", "number"]], sizes.largest.map(row)),
+    make("p", "note", `${looked}Of all events and transactions with their indexes, ${bytes(sizes.bytes)}.${others}`));
 }
 
 function meter(part, whole) {

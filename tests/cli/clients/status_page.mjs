@@ -54,6 +54,7 @@ watch(page);
 await page.goto(base);
 await page.waitForSelector("#disk table");
 await page.waitForSelector("#ranges table");
+await page.waitForSelector("#contracts table");
 told.health = await health(page);
 told.lag = await text(page, "lag");
 told.ranges = await rows(page, "ranges");
@@ -61,6 +62,10 @@ told.bars = await page.locator("#density .bar0").count();
 told.density = await text(page, "density");
 told.consumers = await rows(page, "consumers");
 told.disk = await page.$$eval("#disk dl div", (facts) => facts.map((it) => [...it.children].map((part) => part.textContent)));
+told.contracts = {
+  rows: await rows(page, "contracts"),
+  note: await page.locator("#contracts .note").textContent(),
+};
 told.locked = [];
 for (const id of ["programs", "webhooks", "events-said", "tables"]) told.locked.push(await text(page, id));
 

@@ -1,0 +1,287 @@
+//! What contracts take on the disk. Nothing that is stored has the size of one, because events and transactions of
+//! different contracts share blocks. So the records of some ledgers are added up, spread evenly over all that are
+//! stored, and what the families take is divided in these proportions.
+
+use std::collections::HashMap;
+
+use super::block::Block;
+use super::bytes::Malformed;
+use super::columns::{BlockKey, Family, Key, LedgerKey, TransactionKey};
+use super::compression::{self, Content};
+use super::database::{Snapshot, corrupt};
+use super::transaction_block::{Row, TransactionBlock};
+use super::{LedgerRow, Store, StoreError, transaction_record};
+use crate::domain::{ContractId, LedgerRange, LedgerSeq};
+
+/// What events take: their blocks, and the indexes that lead to them.
+const OF_EVENTS: &[Family] = &[Family::Events, Family::EventsByContract, Family::EventsByTopic];
+/// The same of transactions.
+const OF_TRANSACTIONS: &[Family] =
+    &[Family::Transactions, Family::TxByContract, Family::TxByHash, Family::Entries];
+
+/// How much is looked at for an estimate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// Ledgers at the most.
+    pub ledgers: u64,
+    /// Bytes of records, decompressed, after which no other ledger is looked at.
+    pub bytes: u64,
+}
+
+/// An estimate of what contracts take on the disk.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContractSizes {
+    /// Ledgers that were looked at.
+    pub sampled: u64,
+    /// Ledgers that hold events or transactions still. When all were looked at, the proportions are exact.
+    pub stored: u64,
+    /// Bytes on disk of all events and transactions, with their indexes.
+    pub bytes: u64,
+    /// The contracts that take most, the largest first.
+    pub largest: Vec<ContractSize>,
+    /// How many others were met.
+    pub others: u64,
+}
+
+/// What one contract takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ContractSize {
+    /// The contract.
+    pub contract: ContractId,
+    /// Its part of all events and transactions, from 0 to 1.
+    pub share: f64,
+    /// The same in bytes on disk.
+    pub bytes: u64,
+}
+
+impl Store {
+    /// Estimates what contracts take, and tells the `most` largest. A transaction counts for all contracts that it
+    /// touches, in equal parts. None when `go_on` says no before the end; it is asked before each ledger.
+    ///
+    /// Reads past the caches, so that what requests ask for stays in memory.
+    ///
+    /// # Errors
+    /// What the database says, or that a record is damaged.
+    pub fn contract_sizes(
+        &self,
+        sample: Sample,
+        most: usize,
+        go_on: impl Fn() -> bool,
+    ) -> Result<Option<ContractSizes>, StoreError> {
+        let ledgers = self.with_records();
+        let stored = ledgers.iter().map(LedgerRange::len).sum();
+        let (mut events, mut transactions) = (Sums::default(), Sums::default());
+        let mut sampled = 0;
+        for place in spread(stored, sample.ledgers) {
+            if events.all + transactions.all >= sample.bytes {
+                break;
+            }
+            if !go_on() {
+                return Ok(None);
+            }
+            if let Some(ledger) = nth(&ledgers, place) {
+                let snapshot = self.database.snapshot();
+                add_events(&snapshot, ledger, &mut events)?;
+                add_transactions(&snapshot, ledger, &mut transactions)?;
+            }
+            sampled += 1;
+        }
+        let sizes = self.sizes()?;
+        let on_disk = |families: &[Family]| -> u64 {
+            families.iter().filter_map(|family| sizes.get(family.name())).sum()
+        };
+        let kinds = [(on_disk(OF_EVENTS), events), (on_disk(OF_TRANSACTIONS), transactions)];
+        let (bytes, mut contracts) = divide(kinds);
+        let others = contracts.len().saturating_sub(most) as u64;
+        contracts.truncate(most);
+        Ok(Some(ContractSizes { sampled, stored, bytes, largest: contracts, others }))
+    }
+
+    /// The ledgers whose events or transactions retention has not removed.
+    fn with_records(&self) -> Vec<LedgerRange> {
+        let status = self.status();
+        let first = status.totals.events_from.min(status.totals.transactions_from);
+        let kept = |range: LedgerRange| LedgerRange { first: range.first.max(first), ..range };
+        status.ranges.into_iter().map(kept).filter(|range| !range.is_empty()).collect()
+    }
+}
+
+/// Bytes of records of one kind.
+#[derive(Default)]
+struct Sums {
+    /// Of all, also of those that no contract has.
+    all: u64,
+    of: HashMap<ContractId, f64>,
+}
+
+fn add_events(
+    snapshot: &Snapshot<'_>,
+    ledger: LedgerSeq,
+    sums: &mut Sums,
+) -> Result<(), StoreError> {
+    let key = LedgerKey(ledger).encode();
+    let Some(row) = snapshot.get(Family::Ledgers, key)? else { return Ok(()) };
+    let row = LedgerRow::decode(&row).map_err(corrupt(Family::Ledgers, key))?;
+    let mut rows = snapshot.rows_past_caches(Family::Events)?;
+    rows.seek(BlockKey(row.first_event).encode());
+    while let Some((key, bytes)) = rows.item() {
+        let damaged = |malformed| corrupt(Family::Events, key)(malformed);
+        let first = BlockKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
+        let bytes = compression::decompress(Content::Events, bytes)?;
+        let block = Block::open(first, &bytes).map_err(damaged)?;
+        if block.ledger() != ledger {
+            break;
+        }
+        for position in 0..block.len() {
+            let size = block.body_bytes(position) as u64;
+            sums.all += size;
+            if let Some(contract) = block.contract(position).map_err(damaged)? {
+                *sums.of.entry(ContractId(*contract)).or_default() += size as f64;
+            }
+        }
+        rows.next();
+    }
+    Ok(rows.status()?)
+}
+
+fn add_transactions(
+    snapshot: &Snapshot<'_>,
+    ledger: LedgerSeq,
+    sums: &mut Sums,
+) -> Result<(), StoreError> {
+    let mut rows = snapshot.rows_past_caches(Family::Transactions)?;
+    let prefix = LedgerKey(ledger).encode();
+    rows.seek(prefix);
+    let mut contracts = Vec::new();
+    while let Some((key, row)) = rows.item().filter(|(key, _)| key.starts_with(&prefix)) {
+        let damaged = |malformed| corrupt(Family::Transactions, key)(malformed);
+        let first = TransactionKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
+        // The others are in one of these blocks.
+        if let Row::Block(compressed) = Row::parse(row).map_err(damaged)? {
+            for (position, record) in TransactionBlock::open(first, compressed)?.records() {
+                let record = transaction_record::decode(position, record, &mut contracts);
+                let record = record.map_err(damaged)?;
+                let size = record.envelope.len() + record.result.len() + record.meta.len();
+                sums.all += size as u64;
+                let part = size as f64 / record.contracts.len().max(1) as f64;
+                for contract in record.contracts {
+                    *sums.of.entry(*contract).or_default() += part;
+                }
+            }
+        }
+        rows.next();
+    }
+    Ok(rows.status()?)
+}
+
+/// Divides what kinds of records take on the disk among contracts; the largest are first. Gives what is divided, too.
+fn divide(kinds: [(u64, Sums); 2]) -> (u64, Vec<ContractSize>) {
+    let on_disk: u64 = kinds.iter().map(|(on_disk, _)| on_disk).sum();
+    // What RocksDB has not written to files yet counts as the records themselves do.
+    let weight = |(of_kind, sums): &(u64, Sums)| if on_disk > 0 { *of_kind } else { sums.all };
+    let met = || kinds.iter().filter(|(_, sums)| sums.all > 0);
+    let whole: u64 = met().map(weight).sum();
+    let mut shares: HashMap<ContractId, f64> = HashMap::new();
+    for kind in met() {
+        let factor = weight(kind) as f64 / kind.1.all as f64 / whole.max(1) as f64;
+        for (contract, size) in &kind.1.of {
+            *shares.entry(*contract).or_default() += size * factor;
+        }
+    }
+    let size = |(contract, share)| {
+        let bytes = (share * on_disk as f64) as u64;
+        ContractSize { contract, share, bytes }
+    };
+    let mut contracts: Vec<_> = shares.into_iter().map(size).collect();
+    contracts.sort_by(|a, b| b.share.total_cmp(&a.share).then(a.contract.cmp(&b.contract)));
+    (on_disk, contracts)
+}
+
+/// Places of at most `most` of so many ledgers, evenly apart. Wherever one stops, those before are spread over all of
+/// them: they come in bit-reversed order (the van der Corput sequence).
+fn spread(ledgers: u64, most: u64) -> impl Iterator<Item = u64> {
+    let wanted = most.min(ledgers);
+    let bits = wanted.next_power_of_two().trailing_zeros();
+    (0..1u64 << bits)
+        .map(move |number| if bits == 0 { 0 } else { number.reverse_bits() >> (64 - bits) })
+        .filter(move |place| *place < wanted)
+        // The middle of the part that it stands for.
+        .map(move |place| {
+            let middle = u128::from(2 * place + 1) * u128::from(ledgers) / u128::from(2 * wanted);
+            middle as u64
+        })
+}
+
+/// The ledger at a place of ascending ranges, from 0.
+fn nth(ranges: &[LedgerRange], place: u64) -> Option<LedgerSeq> {
+    let mut before = place;
+    for range in ranges {
+        if before < range.len() {
+            return u32::try_from(before).ok().map(|before| LedgerSeq(range.first.0 + before));
+        }
+        before -= range.len();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_part_of_the_places_is_spread_as_all_are() {
+        for (ledgers, most) in [(0, 8), (1, 8), (5, 8), (8, 8), (1000, 7), (1 << 32, 256)] {
+            let places: Vec<_> = spread(ledgers, most).collect();
+            let distinct: BTreeSet<_> = places.iter().copied().collect();
+            assert_eq!(places.len() as u64, most.min(ledgers), "{ledgers} {most}");
+            assert_eq!(distinct.len(), places.len());
+            assert!(places.iter().all(|place| *place < ledgers));
+            if ledgers <= most {
+                assert_eq!(distinct, (0..ledgers).collect());
+            }
+        }
+        let places: Vec<_> = spread(1 << 20, 256).collect();
+        for (taken, parts) in [(2, 2), (4, 4), (64, 64), (256, 256)] {
+            let of: BTreeSet<_> = places[..taken].iter().map(|it| it * parts >> 20).collect();
+            assert_eq!(of.len(), taken, "one of each part");
+        }
+    }
+
+    #[test]
+    fn ledgers_are_counted_across_gaps() {
+        let ranges = [LedgerRange::new(3, 5), LedgerRange::new(9, 9), LedgerRange::new(20, 21)];
+        let all: Vec<_> = (0..8).map(|place| nth(&ranges, place).map(|ledger| ledger.0)).collect();
+        assert_eq!(all, [Some(3), Some(4), Some(5), Some(9), Some(20), Some(21), None, None]);
+        assert_eq!(nth(&[LedgerRange::new(0, u32::MAX)], u64::from(u32::MAX)).unwrap().0, u32::MAX);
+    }
+
+    fn sums(all: u64, of: &[(u8, f64)]) -> Sums {
+        Sums { all, of: of.iter().map(|(id, size)| (ContractId([*id; 32]), *size)).collect() }
+    }
+
+    #[test]
+    fn each_kind_is_divided_by_itself() {
+        let events = sums(100, &[(1, 75.0), (2, 15.0)]);
+        let transactions = sums(1000, &[(2, 1000.0)]);
+        let (bytes, contracts) = divide([(400, events), (600, transactions)]);
+        assert_eq!(bytes, 1000);
+        let of: Vec<_> = contracts.iter().map(|it| (it.contract.0[0], it.bytes)).collect();
+        assert_eq!(of, [(2, 660), (1, 300)]);
+        assert!((contracts[0].share - 0.66).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_in_memory_alone_is_divided_by_the_records() {
+        let (bytes, contracts) =
+            divide([(0, sums(100, &[(1, 100.0)])), (0, sums(300, &[(2, 300.0)]))]);
+        assert_eq!(bytes, 0);
+        let of: Vec<_> = contracts.iter().map(|it| (it.contract.0[0], it.share)).collect();
+        assert_eq!(of, [(2, 0.75), (1, 0.25)]);
+        assert_eq!(divide([(0, Sums::default()), (0, Sums::default())]), (0, vec![]));
+        // Transactions that were pruned take no part.
+        let (bytes, contracts) = divide([(500, sums(10, &[(1, 10.0)])), (0, Sums::default())]);
+        assert_eq!((bytes, contracts[0].bytes), (500, 500));
+    }
+}
