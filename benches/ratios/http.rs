@@ -119,6 +119,7 @@ impl Server {
             rpc: None,
             friendbot: None,
             webhooks: None,
+            contract_sizes: tokio::sync::watch::channel(None).1,
             settings: ApiSettings { rate_limit: None, ..ApiSettings::default() },
             clock: Arc::new(now),
             metrics: None,

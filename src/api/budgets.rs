@@ -43,13 +43,15 @@ impl Budgets {
             let one_with_waiting = one + waiting as u64 / 4;
             Budget::new(name, Limits { all, one, waiting, one_with_waiting })
         };
-        let slow = |name| {
-            // Who has a quarter does not even wait: what it waits for takes seconds.
-            let (all, one) =
-                (settings.slow_requests.max(1) as u64, quarter(settings.slow_requests));
-            let waiting = settings.waiting_readers;
+        let slow = |name, one| {
+            // Who has its part does not even wait: what it waits for takes seconds.
+            let (all, waiting) = (settings.slow_requests.max(1) as u64, settings.waiting_readers);
             Budget::new(name, Limits { all, one, waiting, one_with_waiting: one })
         };
+        let part = quarter(settings.slow_requests);
+        // What is reserved for answers of queries leaves room for one's other requests.
+        let answers = settings.bytes_in_flight_per_token / settings.largest_answer.max(1);
+        let queries = part.min(answers.saturating_sub(1)).max(1);
         let instant = |name, all, one| Budget::new(name, Limits::without_waiting(all, one));
         Self {
             // How many there may be of all addresses is not refused: an idle one is closed instead.
@@ -58,8 +60,8 @@ impl Budgets {
             requests: instant("requests", u64::MAX, settings.requests_in_flight),
             bytes: instant("bytes", settings.bytes_in_flight, settings.bytes_in_flight_per_token),
             readers: places("readers", settings.readers, settings.readers / 2),
-            queries: slow("queries"),
-            changes: slow("changes"),
+            queries: slow("queries", queries),
+            changes: slow("changes", part),
             uploads: instant("uploads", settings.slow_requests.max(1) as u64, 1),
             streams: instant("streams", settings.streams, settings.streams_per_token),
         }
@@ -168,7 +170,12 @@ mod tests {
 
     #[test]
     fn no_owner_has_more_than_a_quarter_of_the_queries_or_waits_for_more() {
-        let budgets = Budgets::new(&ApiSettings { slow_requests: 16, ..ApiSettings::default() });
+        let budgets = Budgets::new(&ApiSettings {
+            slow_requests: 16,
+            bytes_in_flight_per_token: 100,
+            largest_answer: 20,
+            ..ApiSettings::default()
+        });
         let of = |owner: &str| Holder::of(&("owner", owner));
         let mut taken = Vec::new();
         for owner in ["a", "b", "c", "d"] {
@@ -177,5 +184,23 @@ mod tests {
         assert!(budgets.queries.take_now(of("a"), 1).is_err());
         assert!(budgets.queries.take_now(of("a fifth"), 1).is_ok());
         assert!(budgets.changes.take_now(of("a"), 1).is_ok(), "changes have places of their own");
+    }
+
+    #[test]
+    fn answers_of_queries_leave_an_owner_room_for_other_requests() {
+        for settings in [
+            ApiSettings::default(),
+            ApiSettings { bytes_in_flight_per_token: 40 << 20, ..ApiSettings::default() },
+            ApiSettings { slow_requests: 1000, ..ApiSettings::default() },
+        ] {
+            let (budgets, owner) = (Budgets::new(&settings), Holder::of("an owner"));
+            let mut taken = Vec::new();
+            while let Ok(place) = budgets.queries.take_now(owner, 1) {
+                let bytes = budgets.bytes.take_now(owner, settings.largest_answer);
+                taken.push((place, bytes.unwrap()));
+            }
+            assert!(!taken.is_empty());
+            assert!(budgets.bytes.take_now(owner, settings.largest_answer / 2).is_ok());
+        }
     }
 }

@@ -188,8 +188,8 @@ fn divide(kinds: [(u64, Sums); 2]) -> (u64, Vec<ContractSize>) {
             *shares.entry(*contract).or_default() += size * factor;
         }
     }
-    let size = |(contract, share)| {
-        let bytes = (share * on_disk as f64) as u64;
+    let size = |(contract, share): (ContractId, f64)| {
+        let bytes = (share * on_disk as f64).round() as u64;
         ContractSize { contract, share, bytes }
     };
     let mut contracts: Vec<_> = shares.into_iter().map(size).collect();
@@ -244,7 +244,7 @@ mod tests {
         }
         let places: Vec<_> = spread(1 << 20, 256).collect();
         for (taken, parts) in [(2, 2), (4, 4), (64, 64), (256, 256)] {
-            let of: BTreeSet<_> = places[..taken].iter().map(|it| it * parts >> 20).collect();
+            let of: BTreeSet<_> = places[..taken].iter().map(|it| (it * parts) >> 20).collect();
             assert_eq!(of.len(), taken, "one of each part");
         }
     }

@@ -75,7 +75,11 @@ impl LakeFiles {
 
     /// Adds or replaces a ledger, as a writer does: whole or not at all.
     pub fn add(&self, chain: &Chain, sequence: u32) {
-        let xdr = chain.xdr(sequence);
+        self.add_xdr(sequence, chain.xdr(sequence));
+    }
+
+    /// The same of a ledger that is given.
+    pub fn add_xdr(&self, sequence: u32, xdr: &[u8]) {
         let mut batch = Vec::with_capacity(xdr.len() + 12);
         for word in [sequence, sequence, 1] {
             batch.extend_from_slice(&word.to_be_bytes());

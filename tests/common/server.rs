@@ -26,6 +26,14 @@ impl TempStore {
         let store = Arc::new(Store::open(directory.path(), Some(network)).unwrap());
         Self { store, directory }
     }
+
+    /// The same directory, opened anew: what was in memory and the log is in tables then.
+    pub fn reopened(self) -> Self {
+        let Self { store, directory } = self;
+        drop(store);
+        let store = Arc::new(Store::open(directory.path(), None).unwrap());
+        Self { store, directory }
+    }
 }
 
 /// A running server; it stops when this is dropped.

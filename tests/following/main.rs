@@ -23,3 +23,4 @@ mod durable;
 mod export;
 mod live;
 mod service;
+mod soak;

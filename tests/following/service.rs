@@ -100,6 +100,11 @@ impl Service {
         lines.filter_map(|line| serde_json::from_str(&line.unwrap()).ok()).collect()
     }
 
+    /// The token with which it is asked.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     pub fn get(&self, path: &str) -> Value {
         let url = format!("http://{}{path}", self.address);
         HTTP.get(url).bearer_auth(&self.token).send().unwrap().json().unwrap()

@@ -90,7 +90,7 @@ fn made() -> TempStore {
 #[test]
 fn shares_are_exact_when_all_ledgers_are_looked_at() {
     let public = pubnet::ledgers().map(|ledgers| pubnet::store(&ledgers));
-    for store in [Some(made()), public].into_iter().flatten() {
+    for store in [Some(made()), public].into_iter().flatten().map(TempStore::reopened) {
         let told = estimate(&store.store, ALL);
         let (bytes, shares) = shares(&store.store);
         assert_eq!((told.sampled, told.bytes, told.others), (told.stored, bytes, 0));

@@ -17,6 +17,11 @@ use crate::source::follow::{Fetched, LedgerSource, SourceError};
 /// A network that ends this many ledgers before what is stored, a day of them, does not lag.
 const LEDGERS_OF_A_DAY: u32 = 17_280;
 
+/// Whether a source that has these ledgers lags further behind what is stored than one that works does.
+fn lags(range: LedgerRange, next: LedgerSeq) -> bool {
+    range.last.0.saturating_add(ORDINARY_LAG) < next.0
+}
+
 /// How far sending came.
 enum Reached {
     End,
@@ -230,9 +235,13 @@ impl Follower {
         Ok(Outcome::Answered)
     }
 
-    /// From time to time, asks what the source has; compares what it last said with the ledger needed.
+    /// From time to time, asks what the source has; compares what it last said with the ledger needed. That may be more
+    /// than it had then, because it or another one has yielded what was closed since: it is asked before it counts as
+    /// behind.
     async fn survey(&mut self, index: usize, next: LedgerSeq) -> Result<(), Fault> {
-        if self.members[index].survey_due(&self.timing) <= Instant::now() {
+        let member = &self.members[index];
+        let is_passed = member.range().is_some_and(|range| lags(range, next));
+        if is_passed || member.survey_due(&self.timing) <= Instant::now() {
             let range = self.call(index, |source| source.range()).await?;
             self.surveyed(index, range);
         }
@@ -249,7 +258,7 @@ impl Follower {
                 ),
             ));
         }
-        if range.last.0.saturating_add(ORDINARY_LAG) >= next.0 || range.is_empty() {
+        if !lags(range, next) || range.is_empty() {
             return Ok(());
         }
         self.is_behind(index, range, next)

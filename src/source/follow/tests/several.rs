@@ -144,6 +144,21 @@ async fn a_source_that_lags_waits_while_the_other_works() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_network_that_closes_many_ledgers_between_two_surveys_is_not_behind() {
+    let only = provider(100);
+    only.lock().close_interval = Duration::from_millis(80);
+    let world = World::follow(task(50), &[("first", &only)], Stored::default());
+    world.catches_up(&only).await;
+    let begun = world.stored.latest();
+    for _ in 0..1200 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(world.down(), None);
+    }
+    assert!(world.stored.latest() > begun.map(|ledger| ledger + 700));
+    world.stored.assert_whole();
+}
+
+#[tokio::test(start_paused = true)]
 async fn warns_well_before_the_window_is_left() {
     let only = provider(100_000);
     only.lock().window = Some(1000);

@@ -20,8 +20,8 @@ use crate::observe::metrics::Metrics;
 use crate::source::follow::*;
 use crate::source::{Origin, RawLedger};
 
-/// Seconds between two ledgers.
-pub const CLOSE_INTERVAL: u64 = 5;
+/// Between two ledgers.
+const CLOSE_INTERVAL: Duration = Duration::from_secs(5);
 /// Ledgers that a provider yields at once.
 const PAGE: u32 = 20;
 
@@ -33,6 +33,8 @@ pub struct Provider {
     pub window: Option<u32>,
     /// Whether its network goes on.
     pub closing: bool,
+    /// Between two ledgers.
+    pub close_interval: Duration,
     pub mode: Mode,
     /// Which chain its ledgers belong to.
     pub chain: u8,
@@ -68,6 +70,7 @@ pub fn provider(tip: u32) -> Shared {
         tip,
         window: None,
         closing: true,
+        close_interval: CLOSE_INTERVAL,
         mode: Mode::Good,
         chain: 0,
         passphrase: "Apply Load",
@@ -81,7 +84,7 @@ pub fn provider(tip: u32) -> Shared {
 
 impl Provider {
     pub fn range(&self) -> LedgerRange {
-        let closed = self.since.elapsed().as_secs() / CLOSE_INTERVAL;
+        let closed = self.since.elapsed().as_millis() / self.close_interval.as_millis();
         let last = self.tip + if self.closing { closed as u32 } else { 0 };
         let first = self.window.map_or(2, |window| (last + 1).saturating_sub(window).max(2));
         LedgerRange::new(first, last)

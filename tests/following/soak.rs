@@ -1,0 +1,581 @@
+//! The service for hours: a network ten times as dense as the public one, readers, an owner who deploys and deletes,
+//! and an end every few minutes, in turn by `kill -9` and in order. Whatever is answered in between is what should be,
+//! and in the end everything is there that the network closed. What it took of memory, files and time is printed.
+//!
+//! Small: 120 ledgers with an end after each 40. Full: two hours with an end every ten minutes.
+//! `ORRERY_TEST_SOAK_MINUTES` chooses another length.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orrery::decode::{Placement, decode};
+use orrery::domain::Network;
+use orrery::source::sandbox::{MARKET_PROGRAM, MAX_TRANSACTIONS, Sandbox, SandboxConfig};
+use parking_lot::{Mutex, RwLock};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::common::client::HTTP;
+use crate::common::lake_files::LakeFiles;
+use crate::common::signal::Signal;
+use crate::common::size;
+use crate::service::{Service, run, until};
+
+/// With [`MAX_TRANSACTIONS`] in each ledger 560 transactions a second. The public network has 50.
+const CLOSE_INTERVAL: Duration = Duration::from_millis(80);
+/// Ledgers in ten minutes.
+const PER_LIFE: u64 = 600_000 / CLOSE_INTERVAL.as_millis() as u64;
+/// Ledgers that stay in the lake.
+const KEPT: u32 = 4_000;
+/// Threads that ask.
+const READERS: usize = 3;
+/// Between two questions of a reader.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Between two looks at memory and files.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Between two deploys.
+const DEPLOY_EVERY: Duration = Duration::from_secs(20);
+/// The process's own memory, in bytes.
+const MOST_MEMORY: u64 = 1 << 30;
+/// Open files of the process.
+const MOST_FILES: usize = 1_000;
+
+/// What all threads know.
+struct Soak {
+    /// Where the service is, while it is expected to be there.
+    address: RwLock<Option<String>>,
+    /// How many times it has come or gone.
+    changes: AtomicU64,
+    over: AtomicBool,
+    /// The newest ledger of the network.
+    closed: AtomicU32,
+    /// Of who reads, and has the program that stays.
+    token: String,
+    /// Of who deploys and deletes.
+    other: String,
+    market: String,
+    /// Milliseconds, by what was asked.
+    times: Mutex<BTreeMap<&'static str, Vec<f64>>>,
+    /// What was answered that should not have been, and how often.
+    wrong: Mutex<BTreeMap<String, u64>>,
+    deployed: AtomicU64,
+}
+
+type Question<'a> = (Method, &'a str, Option<&'a Value>);
+
+fn get(path: &str) -> Question<'_> {
+    (Method::GET, path, None)
+}
+
+/// What a question came to.
+enum Answer {
+    /// This was answered.
+    Told(u16, Value),
+    /// The service came or went meanwhile.
+    Gone,
+}
+
+impl Soak {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps, unless everything is over.
+    fn rest(&self, how_long: Duration) {
+        let until = Instant::now() + how_long;
+        while !self.is_over() && Instant::now() < until {
+            thread::sleep(PAUSE.min(how_long));
+        }
+    }
+
+    fn complain(&self, what: String) {
+        *self.wrong.lock().entry(what).or_default() += 1;
+    }
+
+    fn ask(&self, kind: &'static str, (method, path, body): Question<'_>) -> Answer {
+        self.ask_as(&self.token, kind, (method, path, body))
+    }
+
+    fn ask_as(
+        &self,
+        token: &str,
+        kind: &'static str,
+        (method, path, body): Question<'_>,
+    ) -> Answer {
+        let changes = self.changes.load(Ordering::SeqCst);
+        let Some(address) = self.address.read().clone() else { return Answer::Gone };
+        let mut request = HTTP.request(method, format!("http://{address}{path}"));
+        request = request.bearer_auth(token);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let begun = Instant::now();
+        let told = request.send().and_then(|answer| {
+            let status = answer.status().as_u16();
+            Ok((status, answer.text()?))
+        });
+        let took = begun.elapsed();
+        if self.changes.load(Ordering::SeqCst) != changes {
+            return Answer::Gone;
+        }
+        match told {
+            Ok((status, text)) => {
+                self.times.lock().entry(kind).or_default().push(took.as_secs_f64() * 1e3);
+                let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+                Answer::Told(status, value)
+            }
+            Err(error) => {
+                self.complain(format!("{kind}: {error}"));
+                Answer::Gone
+            }
+        }
+    }
+
+    /// Asks, and complains about every answer that `is` does not accept.
+    fn expect(
+        &self,
+        token: &str,
+        kind: &'static str,
+        question: Question<'_>,
+        is: impl Fn(u16, &Value) -> bool,
+    ) -> Option<Value> {
+        match self.ask_as(token, kind, question) {
+            Answer::Told(status, value) if is(status, &value) => Some(value),
+            Answer::Told(status, value) => {
+                let text: String = value.to_string().chars().take(1500).collect();
+                self.complain(format!("{kind}: {status} {text}"));
+                None
+            }
+            Answer::Gone => None,
+        }
+    }
+
+    /// After a start tables are filled before they can be asked.
+    fn sql(&self, token: &str, query: &str) -> Option<Value> {
+        let body = json!({ "query": query });
+        let question = (Method::POST, "/rest/retroshade/query", Some(&body));
+        let told = self.expect(token, "SQL", question, |status, value| {
+            status == 200 || status == 503 && value.to_string().contains("being filled")
+        });
+        told.filter(Value::is_array)
+    }
+
+    fn read(&self, number: usize) {
+        let (token, market) = (&self.token, &self.market);
+        let is_list = |status: u16, value: &Value| {
+            status == 200 && value.as_array().is_some_and(|rows| !rows.is_empty())
+        };
+        let mut turn = number;
+        while !self.is_over() {
+            turn += 1;
+            let closed = self.closed.load(Ordering::Relaxed);
+            match turn % 7 {
+                0 => {
+                    let path = format!("/rest/events/by-contract/{market}?limit=100");
+                    self.expect(token, "events of a contract", get(&path), is_list);
+                }
+                1 => {
+                    let older = closed / 2;
+                    let path = format!("/rest/events/by-ledger?from={older}&limit=100");
+                    self.expect(token, "events from a ledger on", get(&path), is_list);
+                }
+                2 => {
+                    let path = format!("/rest/txs/by-contract/{market}?limit=20");
+                    self.expect(token, "transactions of a contract", get(&path), is_list);
+                }
+                3 => {
+                    self.sql(token, "select count(*) n, max(_ledger) ledger from soak_trade");
+                }
+                4 => {
+                    let filters = [json!({ "type": "contract", "contractIds": [market] })];
+                    let body = json!({
+                        "jsonrpc": "2.0", "id": 1, "method": "getEvents", "params": {
+                            "startLedger": (closed / 2).max(2), "filters": filters,
+                            "pagination": { "limit": 100 },
+                        },
+                    });
+                    self.expect(
+                        token,
+                        "getEvents",
+                        (Method::POST, "/rpc", Some(&body)),
+                        |status, told| status == 200 && told["result"]["events"].is_array(),
+                    );
+                }
+                5 => {
+                    self.expect(token, "status", get("/rest/status"), |status, _| status == 200);
+                }
+                _ => {
+                    let is_up = |status, value: &Value| status == 200 && value["service"] == "up";
+                    self.expect(token, "health", get("/rest/health"), is_up);
+                }
+            }
+            self.rest(PAUSE);
+        }
+    }
+
+    /// Deploys a program, waits for a row of it, and deletes it.
+    fn own(&self) {
+        let ok = |status: u16, _: &Value| status == 200;
+        let (token, mut number) = (&self.other, 0);
+        while !self.is_over() {
+            // Also what an end has left behind.
+            let list = self.expect(token, "list", get("/rest/retroshade/list"), ok);
+            for program in list.iter().flat_map(|list| list.as_array().into_iter().flatten()) {
+                if program["project_name"].as_str().is_some_and(|name| name.starts_with("passing"))
+                {
+                    let path = format!("/rest/retroshade/{}", program["id"]);
+                    self.expect(token, "delete", (Method::DELETE, &path, None), ok);
+                }
+            }
+            number += 1;
+            let project = format!("passing{number}");
+            let body = deploy(&project, &self.market);
+            let question = (Method::POST, "/rest/retroshade/deploy", Some(&body));
+            if self.expect(token, "deploy", question, ok).is_some() {
+                let changes = self.changes.load(Ordering::SeqCst);
+                let begun = Instant::now();
+                let query = format!("select count(*) n from {project}_trade");
+                while !self.is_over() && self.changes.load(Ordering::SeqCst) == changes {
+                    match self.sql(token, &query) {
+                        Some(rows) if rows[0]["n"] != 0 => {
+                            self.deployed.fetch_add(1, Ordering::Relaxed);
+                            break;
+                        }
+                        _ if begun.elapsed() > Duration::from_secs(60) => {
+                            self.complain("a program that was deployed has no rows".to_owned());
+                            break;
+                        }
+                        _ => self.rest(PAUSE),
+                    }
+                }
+            }
+            self.rest(DEPLOY_EVERY);
+        }
+    }
+}
+
+fn deploy(project: &str, market: &str) -> Value {
+    json!({ "code": MARKET_PROGRAM, "project_name": project, "contracts": [market] })
+}
+
+/// What a process takes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Taken {
+    seconds: f64,
+    /// Bytes of its own memory.
+    memory: u64,
+    /// The same of the processes that it has started.
+    workers: u64,
+    files: usize,
+    threads: usize,
+}
+
+impl Taken {
+    /// None when it has gone.
+    fn by(process: u32, age: Duration) -> Option<Self> {
+        let place = format!("/proc/{process}");
+        let status = fs::read_to_string(format!("{place}/status")).ok()?;
+        Some(Self {
+            seconds: age.as_secs_f64(),
+            memory: figure(&status, "VmRSS:")? << 10,
+            workers: children(process).into_iter().filter_map(memory).sum(),
+            files: fs::read_dir(format!("{place}/fd")).ok()?.count(),
+            threads: figure(&status, "Threads:")? as usize,
+        })
+    }
+}
+
+/// A figure of proc_pid_status(5).
+fn figure(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
+}
+
+fn memory(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    Some(figure(&status, "VmRSS:")? << 10)
+}
+
+fn children(process: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
+        .flat_map(|list| {
+            list.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// What was seen between a start and an end.
+#[derive(Default)]
+struct Life {
+    looks: Vec<Taken>,
+}
+
+impl Life {
+    fn median(&self, of: impl Fn(&Taken) -> u64) -> u64 {
+        let mut values: Vec<_> = self.looks.iter().map(of).collect();
+        values.sort_unstable();
+        values.get(values.len() / 2).copied().unwrap_or_default()
+    }
+
+    /// How the process's own memory grows, in MiB an hour, by least squares over the second half.
+    fn slope(&self) -> f64 {
+        let half = &self.looks[self.looks.len() / 2..];
+        let count = half.len() as f64;
+        let mean = |of: &dyn Fn(&Taken) -> f64| half.iter().map(of).sum::<f64>() / count;
+        let (x, y) = (|it: &Taken| it.seconds / 3600.0, |it: &Taken| it.memory as f64 / 1048576.0);
+        let (middle, level) = (mean(&x), mean(&y));
+        let both = mean(&|it| (x(it) - middle) * (y(it) - level));
+        both / mean(&|it| (x(it) - middle).powi(2))
+    }
+}
+
+/// What the network closed.
+#[derive(Default)]
+struct Closed {
+    last: u32,
+    events: u64,
+    transactions: u64,
+}
+
+/// Closes ledgers into the lake, one every [`CLOSE_INTERVAL`].
+fn close(soak: &Soak, lake: &LakeFiles, network: &Network, ledgers: u64) -> Closed {
+    let config = SandboxConfig {
+        network: network.clone(),
+        seed: 16,
+        start_time: 1_750_000_000,
+        close_interval: 5,
+        transactions_per_ledger: MAX_TRANSACTIONS..=MAX_TRANSACTIONS,
+    };
+    let sandbox = Sandbox::new(config).unwrap();
+    let from = sandbox.latest_ledger();
+    let mut sandbox = sandbox.with_market(from);
+    let mut closed = Closed::default();
+    let begun = Instant::now();
+    for number in 0..ledgers {
+        let xdr = sandbox.next_ledger().unwrap();
+        let view = decode(&xdr, network.id()).unwrap();
+        let sequence = view.header.sequence.0;
+        let stored = |transaction: usize| {
+            let transaction = &view.transactions[transaction];
+            transaction.smart_contract && transaction.successful
+        };
+        let by_operation = view
+            .events
+            .iter()
+            .filter(|event| matches!(event.placement, Placement::Operation { .. }));
+        closed.events += by_operation.filter(|event| stored(event.transaction)).count() as u64;
+        closed.transactions +=
+            view.transactions.iter().filter(|it| it.smart_contract).count() as u64;
+        closed.last = sequence;
+        lake.add_xdr(sequence, &xdr);
+        soak.closed.store(sequence, Ordering::Relaxed);
+        if let Some(old) = sequence.checked_sub(KEPT).filter(|old| *old >= 2) {
+            lake.remove(old);
+        }
+        let due = begun + CLOSE_INTERVAL * (number as u32 + 1);
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    println!("{ledgers} ledgers were closed in {:?}", begun.elapsed());
+    closed
+}
+
+fn token(directory: &Path, owner: &str) -> String {
+    let issued = run(directory, &["token", "issue", "--data-dir", "d", "--sub", owner]);
+    assert!(issued.status.success(), "{}", String::from_utf8_lossy(&issued.stderr));
+    String::from_utf8(issued.stdout).unwrap().trim().to_owned()
+}
+
+fn start(directory: &Path, lake: &LakeFiles) -> Service {
+    // What is optimised otherwise, and what a self-hoster has: the defaults.
+    Service::start(directory, &["--source", &lake.text()])
+}
+
+/// Starts and ends the service until everything is over, and looks at what it takes.
+fn live(soak: &Soak, directory: &Path, lake: &LakeFiles, per_life: u64) -> (Vec<Life>, Service) {
+    let mut lives = Vec::new();
+    loop {
+        let service = start(directory, lake);
+        *soak.address.write() = Some(service.address.clone());
+        soak.changes.fetch_add(1, Ordering::SeqCst);
+        let (began, from) = (Instant::now(), soak.closed.load(Ordering::Relaxed));
+        let mut life = Life::default();
+        let ends_at = from + per_life as u32;
+        while !soak.is_over() && soak.closed.load(Ordering::Relaxed) < ends_at {
+            let taken = Taken::by(service.child.id(), began.elapsed());
+            match taken {
+                Some(taken) => life.looks.push(taken),
+                None => soak.complain("the service has gone by itself".to_owned()),
+            }
+            soak.rest(LOOK_EVERY);
+        }
+        lives.push(life);
+        if soak.is_over() {
+            return (lives, service);
+        }
+        *soak.address.write() = None;
+        soak.changes.fetch_add(1, Ordering::SeqCst);
+        for line in service.log() {
+            if line["level"] == "ERROR" {
+                soak.complain(format!("log: {}", line["message"]));
+            }
+        }
+        if lives.len() % 2 == 0 {
+            service.stop();
+        } else {
+            service.signal(Signal::KILL);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_and_nothing_grows() {
+    let minutes = std::env::var("ORRERY_TEST_SOAK_MINUTES").ok();
+    let minutes = minutes.map(|text| text.parse::<u64>().expect("a number of minutes"));
+    let ledgers = minutes.map_or(size::choose(120, 12 * PER_LIFE), |it| it * PER_LIFE / 10);
+    let per_life = minutes.map_or(size::choose(40, PER_LIFE), |_| PER_LIFE);
+    let network = Network::from_name_or_passphrase("local");
+    let directory = tempfile::tempdir().unwrap();
+    let lake = LakeFiles::new(&network);
+    let market = Sandbox::market_contract(&network).unwrap().to_string();
+    // The first start makes the directory and its token, and deploys the program that stays.
+    let service = start(directory.path(), &lake);
+    let soak = Soak {
+        address: RwLock::new(Some(service.address.clone())),
+        changes: AtomicU64::new(0),
+        over: AtomicBool::new(false),
+        closed: AtomicU32::new(1),
+        token: service.token().to_owned(),
+        other: token(directory.path(), "other"),
+        market: market.clone(),
+        times: Mutex::default(),
+        wrong: Mutex::default(),
+        deployed: AtomicU64::new(0),
+    };
+    let post =
+        |path: &str, body: &Value| match soak.ask("setting up", (Method::POST, path, Some(body))) {
+            Answer::Told(200, value) => value,
+            Answer::Told(status, value) => panic!("{path}: {status} {value}"),
+            Answer::Gone => panic!("{path}: the service has gone"),
+        };
+    post("/rest/retroshade/deploy", &deploy("soak", &market));
+    service.stop();
+    *soak.address.write() = None;
+
+    let (closed, (lives, service)) = thread::scope(|scope| {
+        let living = scope.spawn(|| live(&soak, directory.path(), &lake, per_life));
+        let closing = scope.spawn(|| close(&soak, &lake, &network, ledgers));
+        until("the first ledgers are stored", || {
+            let address = soak.address.read().clone()?;
+            let health = HTTP.get(format!("http://{address}/rest/health")).send().ok()?;
+            let health: Value = health.json().ok()?;
+            (health["service_latest_ledger"].as_u64()? > 10).then_some(())
+        });
+        let readers: Vec<_> = (0..READERS)
+            .map(|number| {
+                let soak = &soak;
+                scope.spawn(move || soak.read(number))
+            })
+            .collect();
+        let owner = scope.spawn(|| soak.own());
+        let closed = closing.join();
+        soak.over.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|it| it.join().unwrap());
+        owner.join().unwrap();
+        (closed.unwrap(), living.join().unwrap())
+    });
+
+    report(&soak, &lives);
+    service.until_stored(closed.last);
+    let completeness = service.get("/rest/completeness");
+    let ranges = completeness["ranges"].as_array().unwrap();
+    assert_eq!((ranges.len(), &completeness["gaps"]), (1, &json!([])), "{completeness}");
+    let status = service.get("/rest/status");
+    assert_eq!(status["store"]["events"], closed.events);
+    assert_eq!(status["store"]["transactions"], closed.transactions);
+    assert!(status["consumers"].as_array().unwrap().iter().all(|it| it["lost_ledgers"] == 0));
+    same_rows(&soak, &service, closed.last);
+    assert_eq!(*soak.wrong.lock(), BTreeMap::new());
+    let all = || lives.iter().flat_map(|life| &life.looks);
+    assert!(
+        all().all(|it| it.memory < MOST_MEMORY),
+        "{}",
+        all().map(|it| it.memory).max().unwrap()
+    );
+    assert!(all().all(|it| it.files < MOST_FILES), "{}", all().map(|it| it.files).max().unwrap());
+    service.stop();
+}
+
+/// The program that saw all ledgers as they came has the rows of one that sees them in one backfill.
+fn same_rows(soak: &Soak, service: &Service, last: u32) {
+    let ok = |what: &str, told: Answer| match told {
+        Answer::Told(200, value) => value,
+        Answer::Told(status, value) => panic!("{what}: {status} {value}"),
+        Answer::Gone => panic!("{what}: no answer"),
+    };
+    *soak.address.write() = Some(service.address.clone());
+    let body = deploy("again", &soak.market);
+    let deployed = soak.ask("at the end", (Method::POST, "/rest/retroshade/deploy", Some(&body)));
+    let id = ok("deploy", deployed)["id"].clone();
+    let body = json!({ "from": 2, "to": last });
+    let path = format!("/rest/retroshade/{id}/backfill");
+    ok("backfill", soak.ask("at the end", (Method::POST, &path, Some(&body))));
+    let begun = Instant::now();
+    while service.get(&path)["state"] != "done" {
+        assert!(begun.elapsed() < Duration::from_secs(3600), "{}", service.get(&path));
+        thread::sleep(LOOK_EVERY);
+    }
+    let rows = |project: &str| {
+        let sums = "count(*) n, count(distinct _service_event_id) ids, sum(amount)::varchar goods, \
+                    sum(cost)::varchar cash, min(_ledger) first, max(_ledger) last";
+        soak.sql(&soak.token, &format!("select {sums} from {project}_trade"))
+    };
+    let told = until("both have their rows", || {
+        let (live, again) = (rows("soak")?, rows("again")?);
+        (live[0]["n"] == again[0]["n"]).then_some((live, again))
+    });
+    assert_eq!(told.0, told.1);
+    assert_eq!(told.0[0]["n"], told.0[0]["ids"], "no row is there twice");
+    println!("rows of the program: {}", told.0[0]);
+}
+
+fn report(soak: &Soak, lives: &[Life]) {
+    let mib = |bytes: u64| bytes >> 20;
+    println!(
+        "life: looks, memory in MiB (median, most, slope an hour), workers' MiB, most files, most threads"
+    );
+    for (number, life) in lives.iter().enumerate() {
+        let most =
+            |of: &dyn Fn(&Taken) -> usize| life.looks.iter().map(of).max().unwrap_or_default();
+        println!(
+            "{number}: {}, {} {} {:.1}, {}, {}, {}",
+            life.looks.len(),
+            mib(life.median(|it| it.memory)),
+            mib(most(&|it| it.memory as usize) as u64),
+            life.slope(),
+            mib(life.median(|it| it.workers)),
+            most(&|it| it.files),
+            most(&|it| it.threads),
+        );
+    }
+    for (kind, times) in soak.times.lock().iter_mut() {
+        times.sort_by(f64::total_cmp);
+        let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+        println!(
+            "{kind}: {} times, {:.1} ms at p50, {:.1} at p99, {:.1} at the most",
+            times.len(),
+            at(0.5),
+            at(0.99),
+            at(1.0)
+        );
+    }
+    println!("{} programs were deployed and had rows", soak.deployed.load(Ordering::Relaxed));
+    for (what, count) in soak.wrong.lock().iter() {
+        println!("{count} times: {what}");
+    }
+}
