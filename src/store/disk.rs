@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::{Store, StoreError};
+use super::{RAW_DIRECTORY, Store, StoreError, log_files};
+
+/// The part of what the store takes that no family has yet.
+const LOG: &str = "write_ahead_log";
 
 impl Store {
-    /// Bytes on disk, by family.
+    /// Bytes on disk, by family, and of the write-ahead logs, from which rows come into families later.
     ///
     /// # Errors
-    /// What the database says.
+    /// What the database or the operating system says.
     pub fn sizes(&self) -> Result<BTreeMap<String, u64>, StoreError> {
-        self.database.sizes_on_disk()
+        let mut sizes = self.database.sizes_on_disk()?;
+        sizes.insert(LOG.to_owned(), log_files::bytes(&self.directory.join(RAW_DIRECTORY))?);
+        Ok(sizes)
     }
 
     /// Bytes that are free for this process where the data directory is.

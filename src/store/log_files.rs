@@ -53,6 +53,19 @@ pub(super) fn make_ready(raw: &Path, promise: Option<Promise>) -> Result<(), Sto
     cut.map_err(|source| StoreError::Io { path: log, source })
 }
 
+/// Bytes of the write-ahead logs. One that RocksDB removes meanwhile has none.
+///
+/// # Errors
+/// [`StoreError::Io`] with what the operating system says.
+pub(super) fn bytes(raw: &Path) -> Result<u64, StoreError> {
+    let size = |log: PathBuf| match fs::metadata(&log) {
+        Ok(metadata) => Ok(metadata.len()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(source) => Err(StoreError::Io { path: log, source }),
+    };
+    files(raw, ".log")?.into_iter().map(size).sum()
+}
+
 /// Whether a directory may be opened to be read. Changes nothing.
 pub(super) fn check(raw: &Path, promise: Option<Promise>) -> Result<(), StoreError> {
     match Found::of(raw, promise)?.damaged_log {

@@ -202,4 +202,5 @@ fn ledgers_and_the_history_of_the_lag_are_told() {
     let parts = status["store"]["parts"].as_object().unwrap();
     let sum: u64 = parts.values().map(|size| size.as_u64().unwrap()).sum();
     assert_eq!(status["store"]["bytes"], sum);
+    assert!(sum > 10_000, "what no family has yet is in the log: {parts:?}");
 }

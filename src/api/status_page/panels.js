@@ -110,14 +110,15 @@ function contracts(sizes) {
     return;
   }
   const row = ({ contract_id, share, bytes: size }) =>
-    [short(contract_id), meter(share, 1), [`${(100 * share).toFixed(1)} %`, "number"], [bytes(size), "number"]];
+    [short(contract_id), meter(share, 1), [`${(100 * share).toFixed(1)} %`, "number"], [sizes.bytes > 0 ? bytes(size) : "–", "number"]];
   const looked = sizes.sampled_ledgers < sizes.of_ledgers
     ? `Estimated from ${number(sizes.sampled_ledgers)} of ${number(sizes.of_ledgers)} ledgers, spread evenly: records of contracts share blocks on the disk. `
     : "";
+  const whole = sizes.bytes > 0 ? bytes(sizes.bytes) : "which are in the write-ahead log alone";
   const others = sizes.others > 0 ? ` ${count(sizes.others, "other contract")} were met.` : "";
   at("contracts").replaceChildren(
     table(["Contract", "", ["Share", "number"], ["Size", "number"]], sizes.largest.map(row)),
-    make("p", "note", `${looked}Of all events and transactions with their indexes, ${bytes(sizes.bytes)}.${others}`));
+    make("p", "note", `${looked}Of all events and transactions with their indexes, ${whole}.${others}`));
 }
 
 function meter(part, whole) {
