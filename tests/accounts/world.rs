@@ -121,11 +121,17 @@ impl World {
         self.feed();
     }
 
-    /// Stores a ledger.
+    /// Stores a ledger. The consumers are told of every other one whether it has events for them.
     pub fn store(&self, sequence: u32, events: &[Transaction]) {
-        let options = IndexOptions::default();
-        let ledger = ledger(sequence, events).prepare(&options);
-        self.temp.store.commit(ledger, Durability::Deferred).unwrap();
+        let (store, ledger) = (&self.temp.store, ledger(sequence, events));
+        let prepared = match sequence % 2 {
+            0 => {
+                let options = IndexOptions { raw_ledgers: true, ..IndexOptions::default() };
+                store.prepare(&ledger.view(), None, &options).unwrap()
+            }
+            _ => ledger.prepare(&IndexOptions::default()),
+        };
+        store.commit(prepared, Durability::Deferred).unwrap();
     }
 
     pub fn feed(&self) {

@@ -2,13 +2,17 @@
 
 use super::event::recognise;
 use super::rows::{self, FAMILIES};
-use crate::accounts::emitted::recognised;
+use crate::accounts::emitted::{any, recognised};
 use crate::store::{
-    Begins, ConsumerEffects, ConsumerSpec, FedLedger, LedgerConsumer, Needs, Store, StoreError,
+    Begins, ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, Store,
+    StoreError,
 };
 
 /// The name under which ledgers are taken from the feed, and the index is built anew.
 pub const CONSUMER: &str = "passkey_wallets";
+
+/// Whether a ledger has any event for it.
+const ANY: Gathers = Gathers { consumer: CONSUMER, from: |ledger| any(ledger, recognise) };
 
 /// Takes ledgers from the feed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,13 +28,17 @@ impl LedgerConsumer for PasskeyWallets {
         }
     }
 
+    fn gathers(&self) -> Option<Gathers> {
+        Some(ANY)
+    }
+
     fn ledger(
         &self,
         store: &Store,
         ledger: &FedLedger,
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
-        let events = recognised(store, ledger.ledger, recognise)?;
+        let events = recognised(store, &ANY, ledger.ledger, recognise)?;
         if events.is_empty() { Ok(()) } else { rows::take(effects, &events) }
     }
 }

@@ -1,13 +1,17 @@
 //! The consumer of the store's feed that keeps the index of smart accounts.
 
 use super::rows::{self, FAMILIES, Logged};
-use crate::accounts::emitted::recognised;
+use crate::accounts::emitted::{any, recognised};
 use crate::store::{
-    Begins, ConsumerEffects, ConsumerSpec, FedLedger, LedgerConsumer, Needs, Store, StoreError,
+    Begins, ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, Store,
+    StoreError,
 };
 
 /// The name under which ledgers are taken from the feed, and the index is built anew.
 pub const CONSUMER: &str = "smart_accounts";
+
+/// Whether a ledger has any event for it.
+const ANY: Gathers = Gathers { consumer: CONSUMER, from: |ledger| any(ledger, Logged::recognise) };
 
 /// Takes ledgers from the feed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,13 +27,17 @@ impl LedgerConsumer for SmartAccounts {
         }
     }
 
+    fn gathers(&self) -> Option<Gathers> {
+        Some(ANY)
+    }
+
     fn ledger(
         &self,
         store: &Store,
         ledger: &FedLedger,
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
-        let events = recognised(store, ledger.ledger, Logged::recognise)?;
+        let events = recognised(store, &ANY, ledger.ledger, Logged::recognise)?;
         if events.is_empty() { Ok(()) } else { rows::take(effects, &events) }
     }
 }

@@ -1,7 +1,7 @@
 //! What consumers gather from whole ledgers, beside what the store has records of. Whoever stores a ledger has it
 //! decoded at hand; to come to the same later takes each consumer an unpacking of the raw form and a walk through all
 //! of it. So it is gathered when a ledger is prepared, and kept in memory until the consumer takes it. A consumer that
-//! comes too late for it, or after a restart, gathers it from the raw form.
+//! comes too late for it, or after a restart, gathers it from the raw form, or reads records instead.
 
 use std::fmt;
 
@@ -79,6 +79,11 @@ impl Gathered {
 }
 
 impl Store {
+    /// What a consumer has gathered from a ledger, if that is still in memory. It is given once.
+    pub fn still_gathered(&self, gathers: &Gathers, ledger: LedgerSeq) -> Option<Vec<u8>> {
+        self.gathered.take(gathers.consumer, ledger)
+    }
+
     /// What a consumer gathers from a ledger; none when the ledger's raw form is not kept.
     ///
     /// # Errors
@@ -88,7 +93,7 @@ impl Store {
         gathers: &Gathers,
         ledger: LedgerSeq,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        if let Some(kept) = self.gathered.take(gathers.consumer, ledger) {
+        if let Some(kept) = self.still_gathered(gathers, ledger) {
             return Ok(Some(kept));
         }
         let Some(raw) = self.raw_ledger(ledger)? else { return Ok(None) };

@@ -14,7 +14,8 @@ pub trait LedgerConsumer: Send + Sync {
     /// Its name, its families and what it reads.
     fn spec(&self) -> ConsumerSpec;
 
-    /// What it takes from the whole of each ledger with [`Store::gathered`]; none when it gets by with records.
+    /// What it takes from the whole of each ledger, with [`Store::gathered`] or [`Store::still_gathered`]; none when it
+    /// gets by with records.
     fn gathers(&self) -> Option<Gathers> {
         None
     }
