@@ -39,6 +39,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Between two deploys.
 const DEPLOY_EVERY: Duration = Duration::from_secs(20);
+/// Answers 503 when few were asked; of many it is one in 200.
+const MOST_BUSY: u64 = 5;
 /// The process's own memory, in bytes.
 const MOST_MEMORY: u64 = 1 << 30;
 /// Open files of the process.
@@ -62,6 +64,8 @@ struct Soak {
     times: Mutex<BTreeMap<&'static str, Vec<f64>>>,
     /// What was answered that should not have been, and how often.
     wrong: Mutex<BTreeMap<String, u64>>,
+    /// What was refused for the moment, and how often.
+    busy: Mutex<BTreeMap<String, u64>>,
     deployed: AtomicU64,
 }
 
@@ -147,7 +151,12 @@ impl Soak {
             Answer::Told(status, value) if is(status, &value) => Some(value),
             Answer::Told(status, value) => {
                 let text: String = value.to_string().chars().take(1500).collect();
-                self.complain(format!("{kind}: {status} {text}"));
+                let what = format!("{kind}: {status} {text}");
+                match status {
+                    // More is asked than two processors can do: it is to be tried again.
+                    503 => *self.busy.lock().entry(what).or_default() += 1,
+                    _ => self.complain(what),
+                }
                 None
             }
             Answer::Gone => None,
@@ -438,7 +447,7 @@ fn nothing_is_lost_and_nothing_grows() {
     let minutes = std::env::var("ORRERY_TEST_SOAK_MINUTES").ok();
     let minutes = minutes.map(|text| text.parse::<u64>().expect("a number of minutes"));
     let ledgers = minutes.map_or(size::choose(120, 12 * PER_LIFE), |it| it * PER_LIFE / 10);
-    let per_life = minutes.map_or(size::choose(40, PER_LIFE), |_| PER_LIFE);
+    let per_life = minutes.map_or(size::choose(40, PER_LIFE), |_| PER_LIFE.min(ledgers / 3));
     let network = Network::from_name_or_passphrase("local");
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::new(&network);
@@ -455,6 +464,7 @@ fn nothing_is_lost_and_nothing_grows() {
         market: market.clone(),
         times: Mutex::default(),
         wrong: Mutex::default(),
+        busy: Mutex::default(),
         deployed: AtomicU64::new(0),
     };
     let post =
@@ -501,6 +511,9 @@ fn nothing_is_lost_and_nothing_grows() {
     assert!(status["consumers"].as_array().unwrap().iter().all(|it| it["lost_ledgers"] == 0));
     same_rows(&soak, &service, closed.last);
     assert_eq!(*soak.wrong.lock(), BTreeMap::new());
+    let busy: u64 = soak.busy.lock().values().sum();
+    let asked: usize = soak.times.lock().values().map(Vec::len).sum();
+    assert!(busy <= MOST_BUSY.max(asked as u64 / 200), "{busy} of {asked} were refused");
     let all = || lives.iter().flat_map(|life| &life.looks);
     assert!(
         all().all(|it| it.memory < MOST_MEMORY),
@@ -575,7 +588,7 @@ fn report(soak: &Soak, lives: &[Life]) {
         );
     }
     println!("{} programs were deployed and had rows", soak.deployed.load(Ordering::Relaxed));
-    for (what, count) in soak.wrong.lock().iter() {
+    for (what, count) in soak.wrong.lock().iter().chain(soak.busy.lock().iter()) {
         println!("{count} times: {what}");
     }
 }
