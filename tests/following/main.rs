@@ -24,3 +24,4 @@ mod export;
 mod live;
 mod service;
 mod soak;
+mod taken;

@@ -6,7 +6,6 @@
 //! `ORRERY_TEST_SOAK_MINUTES` chooses another length.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
@@ -24,6 +23,7 @@ use crate::common::lake_files::LakeFiles;
 use crate::common::signal::Signal;
 use crate::common::size;
 use crate::service::{Service, run, until};
+use crate::taken::{Life, Taken};
 
 /// With [`MAX_TRANSACTIONS`] in each ledger 560 transactions a second. The public network has 50.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(80);
@@ -271,79 +271,6 @@ fn deploy(project: &str, market: &str) -> Value {
     json!({ "code": MARKET_PROGRAM, "project_name": project, "contracts": [market] })
 }
 
-/// What a process takes.
-#[derive(Debug, Clone, Copy, Default)]
-struct Taken {
-    seconds: f64,
-    /// Bytes of its own memory.
-    memory: u64,
-    /// The same of the processes that it has started.
-    workers: u64,
-    files: usize,
-    threads: usize,
-}
-
-impl Taken {
-    /// None when it has gone.
-    fn by(process: u32, age: Duration) -> Option<Self> {
-        let place = format!("/proc/{process}");
-        let status = fs::read_to_string(format!("{place}/status")).ok()?;
-        Some(Self {
-            seconds: age.as_secs_f64(),
-            memory: figure(&status, "VmRSS:")? << 10,
-            workers: children(process).into_iter().filter_map(memory).sum(),
-            files: fs::read_dir(format!("{place}/fd")).ok()?.count(),
-            threads: figure(&status, "Threads:")? as usize,
-        })
-    }
-}
-
-/// A figure of proc_pid_status(5).
-fn figure(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.trim().trim_end_matches(" kB").parse().ok()
-}
-
-fn memory(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    Some(figure(&status, "VmRSS:")? << 10)
-}
-
-fn children(process: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    tasks
-        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-        .flat_map(|list| {
-            list.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>()
-        })
-        .collect()
-}
-
-/// What was seen between a start and an end.
-#[derive(Default)]
-struct Life {
-    looks: Vec<Taken>,
-}
-
-impl Life {
-    fn median(&self, of: impl Fn(&Taken) -> u64) -> u64 {
-        let mut values: Vec<_> = self.looks.iter().map(of).collect();
-        values.sort_unstable();
-        values.get(values.len() / 2).copied().unwrap_or_default()
-    }
-
-    /// How the process's own memory grows, in MiB an hour, by least squares over the second half.
-    fn slope(&self) -> f64 {
-        let half = &self.looks[self.looks.len() / 2..];
-        let count = half.len() as f64;
-        let mean = |of: &dyn Fn(&Taken) -> f64| half.iter().map(of).sum::<f64>() / count;
-        let (x, y) = (|it: &Taken| it.seconds / 3600.0, |it: &Taken| it.memory as f64 / 1048576.0);
-        let (middle, level) = (mean(&x), mean(&y));
-        let both = mean(&|it| (x(it) - middle) * (y(it) - level));
-        both / mean(&|it| (x(it) - middle).powi(2))
-    }
-}
-
 /// What the network closed.
 #[derive(Default)]
 struct Closed {
@@ -401,7 +328,7 @@ fn token(directory: &Path, owner: &str) -> String {
 }
 
 fn start(directory: &Path, lake: &LakeFiles) -> Service {
-    // What is optimised otherwise, and what a self-hoster has: the defaults.
+    // With the settings that a self-hoster begins with.
     Service::start(directory, &["--source", &lake.text()])
 }
 
@@ -514,13 +441,10 @@ fn nothing_is_lost_and_nothing_grows() {
     let busy: u64 = soak.busy.lock().values().sum();
     let asked: usize = soak.times.lock().values().map(Vec::len).sum();
     assert!(busy <= MOST_BUSY.max(asked as u64 / 200), "{busy} of {asked} were refused");
-    let all = || lives.iter().flat_map(|life| &life.looks);
-    assert!(
-        all().all(|it| it.memory < MOST_MEMORY),
-        "{}",
-        all().map(|it| it.memory).max().unwrap()
-    );
-    assert!(all().all(|it| it.files < MOST_FILES), "{}", all().map(|it| it.files).max().unwrap());
+    for life in &lives {
+        let (memory, files) = (life.most(|it| it.memory), life.most(|it| it.files));
+        assert!(memory < MOST_MEMORY && files < MOST_FILES, "{memory} bytes, {files} files");
+    }
     service.stop();
 }
 
@@ -563,17 +487,15 @@ fn report(soak: &Soak, lives: &[Life]) {
         "life: looks, memory in MiB (median, most, slope an hour), workers' MiB, most files, most threads"
     );
     for (number, life) in lives.iter().enumerate() {
-        let most =
-            |of: &dyn Fn(&Taken) -> usize| life.looks.iter().map(of).max().unwrap_or_default();
         println!(
             "{number}: {}, {} {} {:.1}, {}, {}, {}",
             life.looks.len(),
             mib(life.median(|it| it.memory)),
-            mib(most(&|it| it.memory as usize) as u64),
+            mib(life.most(|it| it.memory)),
             life.slope(),
             mib(life.median(|it| it.workers)),
-            most(&|it| it.files),
-            most(&|it| it.threads),
+            life.most(|it| it.files),
+            life.most(|it| it.threads),
         );
     }
     for (kind, times) in soak.times.lock().iter_mut() {

@@ -1,0 +1,84 @@
+//! What a service takes of its machine, seen from outside.
+
+use std::fs;
+use std::time::Duration;
+
+/// What a process takes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Taken {
+    /// Since it was started.
+    pub seconds: f64,
+    /// Bytes of its own memory.
+    pub memory: u64,
+    /// The same of the processes that it has started.
+    pub workers: u64,
+    /// Open ones.
+    pub files: usize,
+    pub threads: usize,
+}
+
+impl Taken {
+    /// None when it has gone.
+    pub fn by(process: u32, age: Duration) -> Option<Self> {
+        let place = format!("/proc/{process}");
+        let status = fs::read_to_string(format!("{place}/status")).ok()?;
+        Some(Self {
+            seconds: age.as_secs_f64(),
+            memory: figure(&status, "VmRSS:")? << 10,
+            workers: children(process).into_iter().filter_map(memory).sum(),
+            files: fs::read_dir(format!("{place}/fd")).ok()?.count(),
+            threads: figure(&status, "Threads:")? as usize,
+        })
+    }
+}
+
+/// A figure of proc_pid_status(5).
+fn figure(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
+}
+
+fn memory(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    Some(figure(&status, "VmRSS:")? << 10)
+}
+
+fn children(process: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
+        .flat_map(|list| {
+            list.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// What was seen between a start and an end.
+#[derive(Default)]
+pub struct Life {
+    pub looks: Vec<Taken>,
+}
+
+impl Life {
+    pub fn median(&self, of: impl Fn(&Taken) -> u64) -> u64 {
+        let mut values: Vec<_> = self.looks.iter().map(of).collect();
+        values.sort_unstable();
+        values.get(values.len() / 2).copied().unwrap_or_default()
+    }
+
+    /// The most that was seen.
+    pub fn most<T: Ord + Default>(&self, of: impl Fn(&Taken) -> T) -> T {
+        self.looks.iter().map(of).max().unwrap_or_default()
+    }
+
+    /// How the process's own memory grows, in MiB an hour, by least squares over the second half.
+    pub fn slope(&self) -> f64 {
+        let half = &self.looks[self.looks.len() / 2..];
+        let count = half.len() as f64;
+        let mean = |of: &dyn Fn(&Taken) -> f64| half.iter().map(of).sum::<f64>() / count;
+        let (x, y) = (|it: &Taken| it.seconds / 3600.0, |it: &Taken| it.memory as f64 / 1048576.0);
+        let (middle, level) = (mean(&x), mean(&y));
+        let both = mean(&|it| (x(it) - middle) * (y(it) - level));
+        both / mean(&|it| (x(it) - middle).powi(2))
+    }
+}
