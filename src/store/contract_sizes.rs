@@ -72,14 +72,14 @@ impl Store {
         let stored = ledgers.iter().map(LedgerRange::len).sum();
         let (mut events, mut transactions) = (Sums::default(), Sums::default());
         let mut sampled = 0;
-        for place in spread(stored, sample.ledgers) {
+        for index in spread(stored, sample.ledgers) {
             if events.all + transactions.all >= sample.bytes {
                 break;
             }
             if !go_on() {
                 return Ok(None);
             }
-            if let Some(ledger) = nth(&ledgers, place) {
+            if let Some(ledger) = nth(&ledgers, index) {
                 let snapshot = self.database.snapshot();
                 add_events(&snapshot, ledger, &mut events)?;
                 add_transactions(&snapshot, ledger, &mut transactions)?;
@@ -197,24 +197,24 @@ fn divide(kinds: [(u64, Sums); 2]) -> (u64, Vec<ContractSize>) {
     (on_disk, contracts)
 }
 
-/// Places of at most `most` of so many ledgers, evenly apart. Wherever one stops, those before are spread over all of
+/// Indexes of at most `most` of so many ledgers, evenly apart. Wherever one stops, those before are spread over all of
 /// them: they come in bit-reversed order (the van der Corput sequence).
 fn spread(ledgers: u64, most: u64) -> impl Iterator<Item = u64> {
     let wanted = most.min(ledgers);
     let bits = wanted.next_power_of_two().trailing_zeros();
     (0..1u64 << bits)
         .map(move |number| if bits == 0 { 0 } else { number.reverse_bits() >> (64 - bits) })
-        .filter(move |place| *place < wanted)
+        .filter(move |part| *part < wanted)
         // The middle of the part that it stands for.
-        .map(move |place| {
-            let middle = u128::from(2 * place + 1) * u128::from(ledgers) / u128::from(2 * wanted);
+        .map(move |part| {
+            let middle = u128::from(2 * part + 1) * u128::from(ledgers) / u128::from(2 * wanted);
             middle as u64
         })
 }
 
-/// The ledger at a place of ascending ranges, from 0.
-fn nth(ranges: &[LedgerRange], place: u64) -> Option<LedgerSeq> {
-    let mut before = place;
+/// The ledger with an index, from 0, in ascending ranges.
+fn nth(ranges: &[LedgerRange], index: u64) -> Option<LedgerSeq> {
+    let mut before = index;
     for range in ranges {
         if before < range.len() {
             return u32::try_from(before).ok().map(|before| LedgerSeq(range.first.0 + before));
@@ -231,20 +231,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_the_places_is_spread_as_all_are() {
+    fn a_part_of_the_indexes_is_spread_as_all_are() {
         for (ledgers, most) in [(0, 8), (1, 8), (5, 8), (8, 8), (1000, 7), (1 << 32, 256)] {
-            let places: Vec<_> = spread(ledgers, most).collect();
-            let distinct: BTreeSet<_> = places.iter().copied().collect();
-            assert_eq!(places.len() as u64, most.min(ledgers), "{ledgers} {most}");
-            assert_eq!(distinct.len(), places.len());
-            assert!(places.iter().all(|place| *place < ledgers));
+            let indexes: Vec<_> = spread(ledgers, most).collect();
+            let distinct: BTreeSet<_> = indexes.iter().copied().collect();
+            assert_eq!(indexes.len() as u64, most.min(ledgers), "{ledgers} {most}");
+            assert_eq!(distinct.len(), indexes.len());
+            assert!(indexes.iter().all(|index| *index < ledgers));
             if ledgers <= most {
                 assert_eq!(distinct, (0..ledgers).collect());
             }
         }
-        let places: Vec<_> = spread(1 << 20, 256).collect();
+        let indexes: Vec<_> = spread(1 << 20, 256).collect();
         for (taken, parts) in [(2, 2), (4, 4), (64, 64), (256, 256)] {
-            let of: BTreeSet<_> = places[..taken].iter().map(|it| (it * parts) >> 20).collect();
+            let of: BTreeSet<_> = indexes[..taken].iter().map(|it| (it * parts) >> 20).collect();
             assert_eq!(of.len(), taken, "one of each part");
         }
     }
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn ledgers_are_counted_across_gaps() {
         let ranges = [LedgerRange::new(3, 5), LedgerRange::new(9, 9), LedgerRange::new(20, 21)];
-        let all: Vec<_> = (0..8).map(|place| nth(&ranges, place).map(|ledger| ledger.0)).collect();
+        let all: Vec<_> = (0..8).map(|index| nth(&ranges, index).map(|ledger| ledger.0)).collect();
         assert_eq!(all, [Some(3), Some(4), Some(5), Some(9), Some(20), Some(21), None, None]);
         assert_eq!(nth(&[LedgerRange::new(0, u32::MAX)], u64::from(u32::MAX)).unwrap().0, u32::MAX);
     }
