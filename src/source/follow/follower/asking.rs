@@ -19,7 +19,7 @@ const LEDGERS_OF_A_DAY: u32 = 17_280;
 
 /// Whether a source that has these ledgers lags further behind what is stored than one that works does.
 fn lags(range: LedgerRange, next: LedgerSeq) -> bool {
-    range.last.0.saturating_add(ORDINARY_LAG) < next.0
+    !range.is_empty() && range.last.0.saturating_add(ORDINARY_LAG) < next.0
 }
 
 /// How far sending came.
@@ -258,7 +258,7 @@ impl Follower {
                 ),
             ));
         }
-        if !lags(range, next) || range.is_empty() {
+        if !lags(range, next) {
             return Ok(());
         }
         self.is_behind(index, range, next)
