@@ -70,7 +70,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What cannot be, in a sentence. An answer of `answer_mib` must fit into what a client may have.
+    /// What cannot be, in a sentence. An answer of `answer_mib` must fit into what a client may have, beside its question.
     pub(super) fn contradiction(&self, answer_mib: NonZeroU32) -> Option<String> {
         let (all, one) = (self.bytes_in_flight_mib, self.bytes_in_flight_per_token_mib);
         if one > all {
@@ -79,7 +79,7 @@ impl Limits {
                  client cannot have more than all"
             ));
         }
-        (answer_mib > one).then(|| {
+        (answer_mib >= one).then(|| {
             format!(
                 "queries.answer_mib is {answer_mib} and limits.bytes_in_flight_per_token_mib {one}: no \
                  query would be answered"
@@ -107,7 +107,9 @@ mod tests {
     fn an_answer_must_fit_into_what_one_may_have() {
         let limits = Limits::default();
         assert_eq!(limits.contradiction(count(16)), None);
-        assert!(limits.contradiction(count(65)).unwrap().contains("queries.answer_mib is 65"));
+        assert_eq!(limits.contradiction(count(63)), None);
+        // The question takes some bytes, too.
+        assert!(limits.contradiction(count(64)).unwrap().contains("queries.answer_mib is 64"));
         let upside_down = Limits { bytes_in_flight_mib: count(63), ..limits };
         assert!(upside_down.contradiction(count(16)).unwrap().contains("more than all"));
     }

@@ -15,7 +15,7 @@ use crate::store::{ContractSizes, Sample};
 
 /// Where contracts are about as busy in one ledger as in another, so many tell shares to a few hundredths. Of dense
 /// ledgers, with megabytes of records each, fewer do.
-const SAMPLE: Sample = Sample { ledgers: 256, bytes: 256 << 20 };
+const SAMPLE: Sample = Sample { ledgers: 256, bytes: 256 << 20, contracts: 100_000 };
 /// Contracts that are told.
 const MOST: usize = 10;
 /// So many times as long as an estimate took, nothing is estimated.
@@ -49,13 +49,18 @@ fn work(
 ) {
     loop {
         let began = Instant::now();
-        match ledgers.store().contract_sizes(SAMPLE, MOST, || !*stop.borrow()) {
+        let pause = match ledgers.store().contract_sizes(SAMPLE, MOST, || !*stop.borrow()) {
             Ok(None) => return,
-            Ok(Some(sizes)) => _ = estimates.send_replace(Some(Arc::new(sizes))),
-            // The last estimate stays. Whatever fails here fails for ingestion and requests, which say so in health.
-            Err(error) => tracing::warn!("the sizes of contracts could not be estimated: {error}"),
-        }
-        let pause = began.elapsed().saturating_mul(PAUSE).clamp(SHORTEST, LONGEST);
+            Ok(Some(sizes)) => {
+                estimates.send_replace(Some(Arc::new(sizes)));
+                began.elapsed().saturating_mul(PAUSE).clamp(SHORTEST, LONGEST)
+            }
+            // The last estimate stays. A damaged record is found again each time.
+            Err(error) => {
+                tracing::warn!("the sizes of contracts could not be estimated: {error}");
+                LONGEST
+            }
+        };
         if runtime.block_on(async { timeout(pause, stopped(stop.clone())).await }).is_ok() {
             return;
         }

@@ -26,6 +26,8 @@ pub struct Sample {
     pub ledgers: u64,
     /// Bytes of records, decompressed, after which no other ledger is looked at.
     pub bytes: u64,
+    /// Contracts after which none is, either: each takes memory until the estimate is made.
+    pub contracts: usize,
 }
 
 /// An estimate of what contracts take on the disk.
@@ -73,7 +75,8 @@ impl Store {
         let (mut events, mut transactions) = (Sums::default(), Sums::default());
         let mut sampled = 0;
         for index in spread(stored, sample.ledgers) {
-            if events.all + transactions.all >= sample.bytes {
+            let contracts = events.of.len() + transactions.of.len();
+            if events.all + transactions.all >= sample.bytes || contracts >= sample.contracts {
                 break;
             }
             if !go_on() {
@@ -133,7 +136,7 @@ fn add_events(
             break;
         }
         for position in 0..block.len() {
-            let size = block.body_bytes(position) as u64;
+            let size = u64::from(block.body_bytes(position));
             sums.all += size;
             if let Some(contract) = block.contract(position).map_err(damaged)? {
                 *sums.of.entry(ContractId(*contract)).or_default() += size as f64;

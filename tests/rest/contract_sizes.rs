@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::common::pubnet;
 use crate::common::server::{Server, TempStore};
 
-const ALL: Sample = Sample { ledgers: 256, bytes: u64::MAX };
+const ALL: Sample = Sample { ledgers: 256, bytes: u64::MAX, contracts: usize::MAX };
 
 fn estimate(store: &Store, sample: Sample) -> ContractSizes {
     store.contract_sizes(sample, usize::MAX, || true).unwrap().unwrap()
@@ -126,6 +126,8 @@ fn an_estimate_has_an_end() {
     let store = made();
     let one = estimate(&store.store, Sample { bytes: 1, ..ALL });
     assert!((1..10).contains(&one.sampled) && !one.largest.is_empty(), "{one:?}");
+    let few = estimate(&store.store, Sample { contracts: 1, ..ALL });
+    assert!((1..10).contains(&few.sampled) && !few.largest.is_empty(), "{few:?}");
     assert_eq!(store.store.contract_sizes(ALL, 1, || false).unwrap(), None);
 
     let retention = Retention { events: Some(9), transactions: Some(20), ..Retention::default() };

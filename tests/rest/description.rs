@@ -86,7 +86,7 @@ fn documented_routes_answer_as_documented_and_no_others_exist() {
         Some(ledgers) => pubnet::store(ledgers),
         None => TempStore::new(&pubnet::network()),
     };
-    let sample = Sample { ledgers: 256, bytes: u64::MAX };
+    let sample = Sample { ledgers: 256, bytes: u64::MAX, contracts: usize::MAX };
     let sizes = store.store.contract_sizes(sample, 10, || true).unwrap();
     let server = Server::start_with(&store, |deps| {
         deps.contract_sizes = watch::channel(sizes.map(Arc::new)).1;

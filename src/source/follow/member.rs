@@ -21,6 +21,11 @@ const GOOD_PROBES_UNTIL_BACK: u32 = 2;
 const GOOD_PROBES_AFTER_DISPUTE: u32 = 30;
 /// A source may lag this many ledgers behind what is stored without being suspected of a reset.
 pub(super) const ORDINARY_LAG: u32 = 16;
+
+/// Whether a source with these ledgers ends further before the one that is needed than one that works does.
+pub(super) fn ends_far_before(range: LedgerRange, next: LedgerSeq) -> bool {
+    range.last.0.saturating_add(ORDINARY_LAG) < next.0
+}
 /// What a source has lost once may soon be lost again at the edge of its window: it is used again this
 /// many ledgers inside, or a tenth of the window.
 const MOST_MARGIN: u64 = 4096;
@@ -301,7 +306,7 @@ impl Member {
         let Some(range) = self.range() else { return true };
         let margin = if self.kind() == Some(Kind::Lacks) { range.len() / 10 } else { 0 };
         let from = u64::from(range.first.0) + margin.min(MOST_MARGIN);
-        let ends_before = range.last.0.saturating_add(ORDINARY_LAG) < next.0;
+        let ends_before = ends_far_before(range, next);
         // Once it said that it does not have a ledger, only what it says it has counts.
         let reaches_back = self.kind() != Some(Kind::Lacks) && self.source.may_reach_back();
         (from <= u64::from(next.0) || reaches_back) && !ends_before

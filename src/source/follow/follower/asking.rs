@@ -11,15 +11,15 @@ use super::{Fault, Followed, Follower, Outcome};
 use crate::domain::{LedgerRange, LedgerSeq, Network, StartPoint};
 use crate::source::RawLedger;
 use crate::source::follow::flight::Sent;
-use crate::source::follow::member::{Kind, ORDINARY_LAG, Survey, Trouble};
+use crate::source::follow::member::{Kind, ORDINARY_LAG, Survey, Trouble, ends_far_before};
 use crate::source::follow::{Fetched, LedgerSource, SourceError};
 
 /// A network that ends this many ledgers before what is stored, a day of them, does not lag.
 const LEDGERS_OF_A_DAY: u32 = 17_280;
 
-/// Whether a source that has these ledgers lags further behind what is stored than one that works does.
+/// Whether a source that has these ledgers lags behind what is stored. One that has none says nothing about that.
 fn lags(range: LedgerRange, next: LedgerSeq) -> bool {
-    !range.is_empty() && range.last.0.saturating_add(ORDINARY_LAG) < next.0
+    !range.is_empty() && ends_far_before(range, next)
 }
 
 /// How far sending came.
