@@ -15,6 +15,7 @@ mod common {
     pub mod digest;
     pub mod full;
     pub mod material;
+    pub mod older;
     // Other tests use the rest.
     #[allow(dead_code)]
     pub mod process;

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::room::{Held, Room};
-use super::{ServiceError, consumers, exporting};
+use super::{ServiceError, consumers, exporting, supervisor};
 use crate::config::Config;
 use crate::control::{CoveredRange, NotStored, StatusReport, Stored};
 use crate::domain::{ContractId, LedgerSeq, Network};
@@ -65,6 +65,7 @@ impl Ledgers {
     ) -> Result<Self, ServiceError> {
         let mut extensions = Extensions::for_consumers(&consumers);
         extensions.consumers.extend(exporting::registered(config));
+        extensions.upgrades = Some(Box::new(supervisor::upgrading));
         let store = Arc::new(Store::open_with(&config.data_dir, network, extensions)?);
         Ok(Self { consumers, ..Self::over(store, config)? })
     }

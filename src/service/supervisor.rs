@@ -1,5 +1,5 @@
-//! What the supervisor that started the service is told: that it is ready, that it is alive, what it has
-//! stored, and that it stops. The protocol is that of systemd (sd_notify(3)); without one nothing is said.
+//! What the supervisor that started the service is told: how far an upgrade of the store is before it can be
+//! ready, that it is ready, that it is alive, what it has stored, and that it stops. The protocol is that of systemd (sd_notify(3)); without one nothing is said.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,24 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Ledgers, stopped};
+use crate::store::UpgradeStep;
 
 /// Between two lines about what is stored, where the supervisor asks for no sign of life.
 const TELL_EVERY: Duration = Duration::from_secs(30);
+
+/// How long nothing may be heard of an upgrade until the supervisor gives it up, in microseconds.
+const UPGRADE_GOES_ON_WITHIN: u32 = 300_000_000;
+
+/// Says how far an upgrade of the store is, and that the start takes longer for it: as long as it goes on, the
+/// supervisor's own limit does not hold.
+pub(super) fn upgrading(UpgradeStep { what, ledger, last }: UpgradeStep<'_>) {
+    let status = format!("upgrading the store: {what}, ledger {ledger} of {last}");
+    let states =
+        [NotifyState::ExtendTimeoutUsec(UPGRADE_GOES_ON_WITHIN), NotifyState::Status(&status)];
+    if let Err(error) = sd_notify::notify(&states) {
+        tracing::warn!("the supervisor cannot be told: {error}");
+    }
+}
 
 /// Says that the service is ready, then goes on with signs of life until it is dropped, also while the
 /// service stops. A sign goes out only after a thread of the pool has read the state of the store: when

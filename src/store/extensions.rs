@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ConsumerSpec, Gathers, Indexes, LedgerConsumer};
+use super::{ConsumerSpec, Gathers, Indexes, LedgerConsumer, UpgradeObserver};
 
 /// What a store has besides what every store has.
 #[derive(Default)]
@@ -13,6 +13,8 @@ pub struct Extensions {
     pub consumers: Vec<ConsumerSpec>,
     /// What some of these take from the whole of each ledger.
     pub gathers: Vec<Gathers>,
+    /// Who is told how far an upgrade of the directory is.
+    pub upgrades: Option<UpgradeObserver>,
 }
 
 impl Extensions {
@@ -22,6 +24,7 @@ impl Extensions {
             indexes: Indexes::default(),
             consumers: consumers.iter().map(|consumer| consumer.spec()).collect(),
             gathers: consumers.iter().filter_map(|consumer| consumer.gathers()).collect(),
+            upgrades: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use super::StoreError;
 use super::columns::Family;
 use super::database::Database;
+use super::upgrade::Upgrade;
 
 mod migrations;
 
@@ -57,14 +58,17 @@ impl fmt::Display for FormatVersion {
 }
 
 /// Brings an open database to [`FORMAT`], or says why that is not possible.
-pub(super) fn bring_up_to_date(database: &Database) -> Result<(), StoreError> {
+pub(super) fn bring_up_to_date(
+    database: &Database,
+    upgrade: &Upgrade<'_>,
+) -> Result<(), StoreError> {
     let Some(row) = database.get(Family::Meta, FORMAT_ROW)? else {
         return record(database, FORMAT);
     };
     let found = FormatVersion::decode(&row).ok_or_else(damaged)?;
     for migration in path(found, FORMAT, migrations::ALL)? {
         tracing::info!(from = %migration.from, to = %migration.to, "upgrading the store");
-        (migration.run)(database)?;
+        (migration.run)(database, upgrade)?;
         record(database, migration.to)?;
     }
     Ok(())
@@ -121,7 +125,7 @@ mod tests {
     }
 
     fn step(from: FormatVersion, to: FormatVersion) -> Migration {
-        Migration { from, to, run: |_| Ok(()) }
+        Migration { from, to, run: |_, _| Ok(()) }
     }
 
     #[test]

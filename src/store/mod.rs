@@ -51,6 +51,7 @@ mod sweep;
 mod transaction_block;
 mod transaction_record;
 mod transactions;
+mod upgrade;
 mod writer_thread;
 mod writes;
 
@@ -92,6 +93,7 @@ pub use query::{
 };
 pub use recount::Recount;
 pub use retention::{Pruned, Retention, first_kept};
+pub use upgrade::{UpgradeObserver, UpgradeStep};
 
 use crate::domain::{LedgerRange, LedgerSeq, Network};
 use acknowledged::Acknowledged;
@@ -105,6 +107,7 @@ use generation::Generations;
 use listings::Listings;
 use lock::DirectoryLock;
 use runs::{Run, Runs};
+use upgrade::Upgrade;
 use writer_thread::WriterThread;
 
 const RAW_DIRECTORY: &str = "raw";
@@ -213,7 +216,7 @@ impl Store {
     fn open_locked(
         directory: &Path,
         network: Option<&Network>,
-        Extensions { indexes, consumers, gathers }: Extensions,
+        Extensions { indexes, consumers, gathers, upgrades }: Extensions,
         lock: DirectoryLock,
     ) -> Result<Self, StoreError> {
         let raw = directory.join(RAW_DIRECTORY);
@@ -224,8 +227,9 @@ impl Store {
         families.extend(feed::families(&consumers));
         let database = Database::open_with(&raw, &families, Some(acknowledged))?;
         acknowledged::check(directory, promise, database.sequence())?;
-        format::bring_up_to_date(&database)?;
-        indexes::bring_up_to_date(&database, &indexes)?;
+        let upgrade = Upgrade::of(&database, upgrades.as_ref())?;
+        format::bring_up_to_date(&database, &upgrade)?;
+        indexes::bring_up_to_date(&database, &indexes, &upgrade)?;
         let network = settle_network(&database, directory, network)?;
         let coverage = load_coverage(&database)?;
         let totals = Totals::load(&database)?;

@@ -6,6 +6,7 @@ mod common {
     // Other tests use the rest.
     #[allow(dead_code)]
     pub mod lake_files;
+    pub mod older;
     pub mod signal;
     pub mod terminal;
 }

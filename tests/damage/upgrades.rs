@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::common::material::Material;
+use crate::common::older::make_format_2_0;
 use crate::common::process::{Moment, copy};
 use crate::common::size;
 use crate::{import, import_all, millis};
@@ -105,17 +106,6 @@ fn another_build_writes_the_same() {
     }
 }
 
-/// Makes it a directory of format 2.0, as the version that wrote that left it.
-fn make_old(directory: &Path) {
-    let (options, raw) = (Options::default(), raw(directory));
-    let names = DB::list_cf(&options, &raw).unwrap();
-    let mut db = DB::open_cf(&options, raw, &names).unwrap();
-    db.put_cf(db.cf_handle("meta").unwrap(), "format", [0, 2, 0, 0]).unwrap();
-    for family in ["entries", "known_entries"] {
-        db.drop_cf(family).unwrap();
-    }
-}
-
 /// How far an upgrade got.
 fn phase(directory: &Path) -> &'static str {
     let db = open(directory);
@@ -136,7 +126,7 @@ fn an_older_directory_is_upgraded_whoever_is_killed_meanwhile() {
     let parent = tempfile::tempdir().unwrap();
     let old = parent.path().join("old");
     copy(whole.path(), &old);
-    make_old(&old);
+    make_format_2_0(&old);
     assert_ne!(families(&old), expected);
 
     let mut rng = ChaCha8Rng::seed_from_u64(3);

@@ -25,3 +25,4 @@ mod live;
 mod service;
 mod soak;
 mod taken;
+mod upgrade;

@@ -14,9 +14,17 @@ use crate::common::signal::{self, Signal};
 /// What has not come true by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The program that was built with these tests.
+pub const THIS_BUILD: &str = env!("CARGO_BIN_EXE_orrery");
+
 /// The program, untouched by the settings of whoever runs the tests.
 pub fn orrery(directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery"));
+    command(Path::new(THIS_BUILD), directory)
+}
+
+/// The same of any build of it.
+pub fn command(build: &Path, directory: &Path) -> Command {
+    let mut command = Command::new(build);
     command.current_dir(directory);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ORRERY_") {
@@ -59,15 +67,23 @@ pub struct Service {
 
 impl Service {
     pub fn start(directory: &Path, arguments: &[&str]) -> Self {
+        Self::of(Path::new(THIS_BUILD), directory, arguments)
+            .unwrap_or_else(|said| panic!("{said}"))
+    }
+
+    /// The same of any build of the program; or, when it refuses, what it said.
+    pub fn of(build: &Path, directory: &Path, arguments: &[&str]) -> Result<Self, String> {
         let network = ["--network", "local", "--data-dir", "d"];
-        let token = orrery(directory)
+        let token = command(build, directory)
             .args(["token", "issue", "--sub", "tests"])
             .args(network)
             .output()
             .unwrap();
-        assert!(token.status.success(), "{}", String::from_utf8_lossy(&token.stderr));
+        if !token.status.success() {
+            return Err(String::from_utf8_lossy(&token.stderr).into_owned());
+        }
         let log = tempfile::tempfile().unwrap();
-        let child = orrery(directory)
+        let child = command(build, directory)
             .env("ORRERY_LIMITS_REQUESTS_PER_SECOND", "0")
             .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
             .args(network)
@@ -82,20 +98,33 @@ impl Service {
             token: String::from_utf8(token.stdout).unwrap().trim().to_owned(),
             log,
         };
-        service.address = until("it says where it listens", || {
+        let begun = until("it says where it listens, or ends", || {
+            let ended = service.child.try_wait().unwrap().is_some();
             let lines = service.log();
             let listening = lines.iter().find(|line| line["message"] == "listening");
-            listening.map(|line| line["address"].as_str().unwrap().to_owned())
+            let address = listening.map(|line| line["address"].as_str().unwrap().to_owned());
+            match (address, ended) {
+                (Some(address), false) => Some(Ok(address)),
+                (_, true) => Some(Err(service.text())),
+                (None, false) => None,
+            }
         });
-        service
+        service.address = begun?;
+        Ok(service)
     }
 
-    /// Log lines so far.
-    pub fn log(&self) -> Vec<Value> {
+    /// All that it wrote to its log.
+    fn text(&self) -> String {
         let mut text = String::new();
         // Opened anew: the process shares the position of the file that it was given, which must not be moved.
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.log));
         File::open(path).unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Log lines so far.
+    pub fn log(&self) -> Vec<Value> {
+        let text = self.text();
         let lines = BufReader::new(text.as_bytes()).lines();
         lines.filter_map(|line| serde_json::from_str(&line.unwrap()).ok()).collect()
     }

@@ -6,6 +6,7 @@ mod feed;
 
 use super::super::StoreError;
 use super::super::database::Database;
+use super::super::upgrade::Upgrade;
 use super::FormatVersion;
 
 /// One step from a version to the next. Running it twice must do no harm: a crash may come between
@@ -13,7 +14,7 @@ use super::FormatVersion;
 pub(super) struct Migration {
     pub from: FormatVersion,
     pub to: FormatVersion,
-    pub run: fn(&Database) -> Result<(), StoreError>,
+    pub run: fn(&Database, &Upgrade<'_>) -> Result<(), StoreError>,
 }
 
 /// All steps.

@@ -8,6 +8,7 @@ use super::super::compression::{self, Content};
 use super::super::database::{Batch, Database, corrupt};
 use super::super::transaction_block::{Row, TransactionBlock};
 use super::super::transaction_record;
+use super::super::upgrade::Upgrade;
 use super::{Index, Indexes, Rows};
 use crate::domain::{EventId, LedgerSeq};
 
@@ -47,6 +48,7 @@ fn row(name: &[u8]) -> Vec<u8> {
 pub(in super::super) fn bring_up_to_date(
     database: &Database,
     indexes: &Indexes,
+    upgrade: &Upgrade<'_>,
 ) -> Result<(), StoreError> {
     let mut batch = database.batch();
     let complete = indexes.complete_in(database)?;
@@ -56,7 +58,7 @@ pub(in super::super) fn bring_up_to_date(
             let mut stale = database.batch();
             stale.delete_range(index.family, &[], &BEYOND)?;
             database.write_unlogged(stale)?;
-            fill(database, &Indexes::only(index))?;
+            fill(database, &Indexes::only(index), name, upgrade)?;
             batch.put_raw(Family::Meta, &row(name.as_bytes()), b"")?;
         }
     }
@@ -69,19 +71,27 @@ pub(in super::super) fn bring_up_to_date(
 
 /// Writes the rows that follow from stored events and transactions, without a log and flushed at the end. To do
 /// it again changes nothing.
-pub(in super::super) fn fill(database: &Database, indexes: &Indexes) -> Result<(), StoreError> {
+pub(in super::super) fn fill(
+    database: &Database,
+    indexes: &Indexes,
+    name: &str,
+    upgrade: &Upgrade<'_>,
+) -> Result<(), StoreError> {
     let mut filling = Filling { database, batch: database.batch(), rows: Rows::new(indexes) };
     if indexes.iter().any(Index::is_of_events) {
+        let mut progress = upgrade.step(format!("index {name} from events"));
         database.scan(Family::Events, |key, row| {
             let damaged = |malformed| corrupt(Family::Events, key)(malformed);
             let id = BlockKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
             let bytes = compression::decompress(Content::Events, row)?;
             let block = Block::open(id, &bytes).map_err(damaged)?;
             filling.rows.block(&block).map_err(damaged)?;
+            progress.at(block.ledger());
             filling.put(block.ledger(), id)
         })?;
     }
     let mut contracts = Vec::new();
+    let mut progress = upgrade.step(format!("index {name} from transactions"));
     database.scan(Family::Transactions, |key, row| {
         let damaged = |malformed| corrupt(Family::Transactions, key)(malformed);
         let first = TransactionKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
@@ -92,6 +102,7 @@ pub(in super::super) fn fill(database: &Database, indexes: &Indexes) -> Result<(
             let record = transaction_record::decode(position, record, &mut contracts);
             record.and_then(|record| filling.rows.record(&record)).map_err(damaged)?;
         }
+        progress.at(first.ledger);
         filling.put(first.ledger, EventId(0))
     })?;
     database.write_unlogged(filling.batch)?;

@@ -8,6 +8,7 @@ use super::super::super::database::{Batch, Database, Snapshot, corrupt};
 use super::super::super::ledgers::LedgerRow;
 use super::super::super::query::TransactionPosition;
 use super::super::super::transaction_block::{Row, TransactionBlock};
+use super::super::super::upgrade::Upgrade;
 use super::super::super::{StoreError, bytes, raw_form};
 use super::super::FormatVersion;
 use super::Migration;
@@ -20,7 +21,7 @@ mod tests;
 pub(super) const MIGRATION: Migration = Migration {
     from: FormatVersion { major: 2, minor: 1 },
     to: FormatVersion { major: 2, minor: 2 },
-    run: |database| run(database, ROWS_PER_BATCH),
+    run: |database, upgrade| run(database, ROWS_PER_BATCH, upgrade),
 };
 
 /// The first protocol whose ledgers may say milliseconds (CAP-88).
@@ -28,13 +29,15 @@ const FIRST_PROTOCOL: u32 = 30;
 /// Rows that are written together; a ledger's are never apart.
 const ROWS_PER_BATCH: u64 = 512;
 
-fn run(database: &Database, rows_per_batch: u64) -> Result<(), StoreError> {
+fn run(database: &Database, rows_per_batch: u64, upgrade: &Upgrade<'_>) -> Result<(), StoreError> {
+    let mut progress = upgrade.step("close times in milliseconds".to_owned());
     let snapshot = database.snapshot();
     let mut batch = database.batch();
     database.scan(Family::Ledgers, |key, value| {
         let damaged = |malformed| corrupt(Family::Ledgers, key)(malformed);
         let sequence = LedgerKey::decode(key).ok_or(bytes::Malformed).map_err(damaged)?.0;
         let row = LedgerRow::decode(value).map_err(damaged)?;
+        progress.at(sequence);
         if row.protocol < FIRST_PROTOCOL {
             return Ok(());
         }

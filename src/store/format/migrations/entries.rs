@@ -7,5 +7,7 @@ use super::Migration;
 pub(super) const MIGRATION: Migration = Migration {
     from: FormatVersion { major: 2, minor: 0 },
     to: FormatVersion { major: 2, minor: 1 },
-    run: |database| indexes::fill(database, &Indexes::only(indexes::entries::INDEX)),
+    run: |database, upgrade| {
+        indexes::fill(database, &Indexes::only(indexes::entries::INDEX), "entries", upgrade)
+    },
 };

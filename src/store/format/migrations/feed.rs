@@ -16,7 +16,7 @@ use crate::domain::ProgramId;
 pub(super) const MIGRATION: Migration = Migration {
     from: FormatVersion { major: 2, minor: 2 },
     to: FormatVersion { major: 2, minor: 3 },
-    run,
+    run: |database, _| run(database),
 };
 
 /// In the progress of a program, and in the part of a ledger that it had left: a number in the queue.

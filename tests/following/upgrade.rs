@@ -1,0 +1,314 @@
+//! What one build of the program wrote, another takes on: a newer one brings the directory up to date and answers as
+//! if it had been there from the first ledger; an older one refuses it with one sentence, or serves it; and a backup
+//! that was made before the upgrade is the way back.
+//!
+//! The other builds are those that `ORRERY_OTHER_BUILDS` names, with a colon between two. Without it this build takes
+//! on what it wrote itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use orrery::domain::Network;
+use orrery::source::sandbox::{FIRST_MARKET_LEDGER, MARKET_PROGRAM, Sandbox, SandboxConfig};
+use reqwest::Method;
+use rocksdb::{DB, IteratorMode, Options};
+use serde_json::{Value, json};
+
+use crate::common::client::HTTP;
+use crate::common::lake_files::LakeFiles;
+use crate::common::signal::Signal;
+use crate::service::{Service, THIS_BUILD, command, until};
+
+const OTHER_BUILDS: &str = "ORRERY_OTHER_BUILDS";
+/// The first topic of a trade's event: the symbol `filled`.
+const FILLED: &str = "AAAADwAAAAZmaWxsZWQAAA==";
+/// When the program is deployed.
+const DEPLOYED: u32 = FIRST_MARKET_LEDGER.0;
+/// What the first build has stored when it is killed.
+const FIRST: u32 = 60;
+/// What the second has stored when it ends.
+const SECOND: u32 = 90;
+/// What is there in the end.
+const LAST: u32 = 110;
+
+/// A network with a market, whose ledgers are closed when they are asked for.
+struct Chain {
+    network: Network,
+    market: String,
+    ledgers: Vec<Vec<u8>>,
+}
+
+impl Chain {
+    fn made() -> Self {
+        let network = Network::from_name_or_passphrase("local");
+        let config = SandboxConfig {
+            network: network.clone(),
+            seed: 21,
+            start_time: 1_750_000_000,
+            close_interval: 5,
+            transactions_per_ledger: 3..=9,
+        };
+        let mut sandbox = Sandbox::new(config).unwrap().with_market(FIRST_MARKET_LEDGER);
+        let ledgers = (2..=LAST).map(|_| sandbox.next_ledger().unwrap()).collect();
+        let market = Sandbox::market_contract(&network).unwrap().to_string();
+        Self { network, market, ledgers }
+    }
+
+    fn close(&self, lake: &LakeFiles, ledgers: RangeInclusive<u32>) {
+        for sequence in ledgers {
+            lake.add_xdr(sequence, &self.ledgers[sequence as usize - 2]);
+        }
+    }
+}
+
+/// A directory with a service's data, and the lake that it follows.
+struct Place {
+    directory: tempfile::TempDir,
+    lake: LakeFiles,
+}
+
+impl Place {
+    fn new(chain: &Chain) -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), lake: LakeFiles::new(&chain.network) }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn start(&self, build: &Path) -> Result<Service, String> {
+        Service::of(build, self.path(), &["--source", &self.lake.text()])
+    }
+
+    /// Runs a verb to its end; what it said of a failure.
+    fn run(&self, build: &Path, arguments: &[&str]) -> Result<(), String> {
+        let output = command(build, self.path()).args(arguments).output().unwrap();
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+}
+
+fn ask(service: &Service, token: &str, path: &str, body: &Value) -> Value {
+    let url = format!("http://{}{path}", service.address);
+    let answer = HTTP.request(Method::POST, url).bearer_auth(token).json(body).send().unwrap();
+    let status = answer.status();
+    let text = answer.text().unwrap();
+    assert!(status.is_success(), "{path}: {status} {text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Follows to [`FIRST`], with a program from [`DEPLOYED`] on. Returns the service and its token.
+fn begin(build: &Path, place: &Place, chain: &Chain) -> (Service, String) {
+    chain.close(&place.lake, 2..=DEPLOYED);
+    let service = place.start(build).unwrap();
+    service.until_stored(DEPLOYED);
+    let token = service.token().to_owned();
+    let program =
+        json!({ "code": MARKET_PROGRAM, "project_name": "kept", "contracts": [chain.market] });
+    ask(&service, &token, "/rest/retroshade/deploy", &program);
+    chain.close(&place.lake, DEPLOYED + 1..=FIRST);
+    service.until_stored(FIRST);
+    (service, token)
+}
+
+/// What a service answers, by the question.
+fn answers(service: &Service, token: &str, chain: &Chain) -> BTreeMap<&'static str, Value> {
+    let mut told = BTreeMap::new();
+    let pages = [
+        ("events", "/rest/events/by-ledger?from=2&limit=1000".to_owned()),
+        ("events of the market", format!("/rest/events/by-contract/{}?limit=1000", chain.market)),
+    ];
+    for (question, path) in pages {
+        told.insert(question, Value::Array(service.rows(&path, "id")));
+    }
+    // A trade is an event and a row.
+    let events = told["events of the market"].as_array().unwrap().iter();
+    let trades = events
+        .filter(|event| event["ledger"].as_u64() > Some(DEPLOYED.into()))
+        .filter(|event| event.to_string().contains(FILLED))
+        .count();
+    let query = json!({ "query": "select * from kept_trade order by _service_event_id" });
+    let rows = until("the program has its rows", || {
+        let url = format!("http://{}/rest/retroshade/query", service.address);
+        let answer = HTTP.post(url).bearer_auth(token).json(&query).send().unwrap();
+        // After a start tables are filled before they can be asked.
+        let rows: Value = (answer.status() == 200).then(|| answer.json().unwrap())?;
+        (rows.as_array().unwrap().len() == trades).then_some(rows)
+    });
+    told.insert("rows of the program", rows);
+    let path = format!("/rest/txs/by-contract/{}?limit=200", chain.market);
+    told.insert("transactions of the market", service.get(&path));
+    told.insert("completeness", service.get("/rest/completeness"));
+    let mut hashes = BTreeSet::new();
+    for event in told["events"].as_array().unwrap() {
+        hashes.insert(event["tx"].as_str().unwrap_or_else(|| panic!("{event}")).to_owned());
+    }
+    let found = |hash: &String| {
+        let body = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "getTransaction", "params": { "hash": hash },
+        });
+        let mut told = ask(service, token, "/rpc", &body)["result"].take();
+        assert_eq!(told["status"], "SUCCESS", "{hash}: {told}");
+        for now in ["latestLedgerCloseTime", "oldestLedgerCloseTime"] {
+            told.as_object_mut().unwrap().remove(now);
+        }
+        told
+    };
+    told.insert("transactions by hash", hashes.iter().map(found).collect());
+    told
+}
+
+fn same(told: &BTreeMap<&str, Value>, expected: &BTreeMap<&str, Value>, what: &str) {
+    for (question, value) in expected {
+        assert!(value.as_array().is_none_or(|rows| rows.len() > 20), "{question}: too few");
+        assert_eq!(&told[question], value, "{what}: {question}");
+    }
+}
+
+#[test]
+fn what_another_build_wrote_is_taken_on() {
+    let chain = Chain::made();
+    let ours = Path::new(THIS_BUILD);
+    let reference = Place::new(&chain);
+    let (service, token) = begin(ours, &reference, &chain);
+    chain.close(&reference.lake, FIRST + 1..=SECOND);
+    service.until_stored(SECOND);
+    let at_second = answers(&service, &token, &chain);
+    chain.close(&reference.lake, SECOND + 1..=LAST);
+    service.until_stored(LAST);
+    let at_last = answers(&service, &token, &chain);
+    service.stop();
+
+    let others = std::env::var_os(OTHER_BUILDS).unwrap_or_else(|| THIS_BUILD.into());
+    for build in std::env::split_paths(&others) {
+        println!("{}", build.display());
+        takes_on(&build, &chain, &at_second, &at_last);
+    }
+}
+
+fn takes_on(
+    build: &Path,
+    chain: &Chain,
+    at_second: &BTreeMap<&str, Value>,
+    at_last: &BTreeMap<&str, Value>,
+) {
+    let ours = Path::new(THIS_BUILD);
+    let place = Place::new(chain);
+    let (service, token) = begin(build, &place, chain);
+    let backup = place.run(build, &["backup", "--data-dir", "d", "backups"]);
+    service.signal(Signal::KILL);
+    drop(service);
+
+    // The upgrade, with what the other build left when it was killed.
+    chain.close(&place.lake, FIRST + 1..=SECOND);
+    let service = place.start(ours).unwrap();
+    service.until_stored(SECOND);
+    same(&answers(&service, &token, chain), at_second, "upgraded");
+    service.stop();
+    place.run(ours, &["verify", "--data-dir", "d"]).unwrap();
+
+    // The other build again, on what this one left.
+    chain.close(&place.lake, SECOND + 1..=LAST);
+    match place.start(build) {
+        Ok(service) => {
+            println!("it serves what this build wrote");
+            service.until_stored(LAST);
+            service.stop();
+        }
+        Err(said) => {
+            println!("it refuses what this build wrote: {said}");
+            assert_eq!(said.trim().lines().count(), 1, "{said}");
+        }
+    }
+    let service = place.start(ours).unwrap();
+    service.until_stored(LAST);
+    same(&answers(&service, &token, chain), at_last, "after the other build was started again");
+    service.stop();
+    place.run(ours, &["verify", "--data-dir", "d"]).unwrap();
+
+    // The way back, and the way forward from the same backup.
+    if let Err(said) = backup {
+        return println!("it makes no backups: {}", said.lines().next().unwrap_or_default());
+    }
+    for restorer in [build, ours] {
+        let restored = Place::new(chain);
+        let backups = place.path().join("backups");
+        let arguments = ["restore", backups.to_str().unwrap(), "--data-dir", "d"];
+        restored.run(restorer, &arguments).unwrap();
+        chain.close(&restored.lake, 2..=LAST);
+        let service = restored.start(restorer).unwrap();
+        service.until_stored(LAST);
+        if restorer == ours {
+            same(&answers(&service, &token, chain), at_last, "restored");
+        }
+        service.stop();
+        restored.run(restorer, &["verify", "--data-dir", "d"]).unwrap();
+    }
+}
+
+/// Makes it a directory as a newer version leaves it: of the next format, with a family that this one does not know.
+fn make_newer(raw: &Path) {
+    let options = Options::default();
+    let names = DB::list_cf(&options, raw).unwrap();
+    let mut db = DB::open_cf(&options, raw, &names).unwrap();
+    let mut format = db.get_cf(db.cf_handle("meta").unwrap(), "format").unwrap().unwrap();
+    *format.last_mut().unwrap() += 1;
+    db.put_cf(db.cf_handle("meta").unwrap(), "format", format).unwrap();
+    db.create_cf("of_tomorrow", &options).unwrap();
+}
+
+#[test]
+fn what_a_newer_version_wrote_is_refused_with_one_sentence_and_left_alone() {
+    let chain = Chain::made();
+    let place = Place::new(&chain);
+    let ours = Path::new(THIS_BUILD);
+    let (service, _) = begin(ours, &place, &chain);
+    service.stop();
+    place.run(ours, &["backup", "--data-dir", "d", "backups"]).unwrap();
+    make_newer(&place.path().join("d/raw"));
+    let before = contents(&place.path().join("d"));
+
+    let lake = place.lake.text();
+    let verbs: [&[&str]; 8] = [
+        &["serve", "--no-source", "--listen", "127.0.0.1:0"],
+        &["import", &lake],
+        &["backfill", "--source", &lake, "--from", "2", "--to", "9"],
+        &["verify"],
+        &["status"],
+        &["backup", "again"],
+        &["export", "--to-dir", "exported"],
+        &["rebuild", "transaction_hashes"],
+    ];
+    for verb in verbs {
+        let said = place.run(ours, &[verb, &["--data-dir", "d"]].concat()).unwrap_err();
+        println!("{}: {said}", verb[0]);
+        assert_eq!(said.trim().lines().count(), 1, "{}: {said}", verb[0]);
+        assert!(said.contains("use the version that wrote it"), "{}: {said}", verb[0]);
+    }
+    assert_eq!(contents(&place.path().join("d")), before);
+
+    let restored = Place::new(&chain);
+    let backups = place.path().join("backups");
+    restored.run(ours, &["restore", backups.to_str().unwrap(), "--data-dir", "d"]).unwrap();
+    chain.close(&restored.lake, 2..=SECOND);
+    let service = restored.start(ours).unwrap();
+    service.until_stored(SECOND);
+    service.stop();
+}
+
+type Row = (Box<[u8]>, Box<[u8]>);
+
+/// The rows of all families, by the family.
+fn contents(directory: &Path) -> BTreeMap<String, Vec<Row>> {
+    let (options, raw) = (Options::default(), directory.join("raw"));
+    let names = DB::list_cf(&options, &raw).unwrap();
+    let db = DB::open_cf_for_read_only(&options, &raw, &names, false).unwrap();
+    let rows = |name: &String| {
+        let rows = db.iterator_cf(db.cf_handle(name).unwrap(), IteratorMode::Start);
+        rows.map(|row| row.unwrap()).collect()
+    };
+    names.iter().map(|name| (name.clone(), rows(name))).collect()
+}
