@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use orrery::backup::{self, BackupError, Manifest};
+use orrery::priority::Priority;
 use serde::Serialize;
 
 use super::open::{self, Opened};
@@ -88,6 +89,8 @@ impl Backup {
                 backup::make(data_dir, &self.directory, keep, checkpoint, &mut progress)?
             }
             Opened::Running(client) => {
+                // Ledgers that come in are stored first.
+                Priority::Prompt.take();
                 let client = std::cell::RefCell::new(client);
                 let checkpoint = || {
                     let report = client.borrow_mut().checkpoint().map_err(|error| ended(&error))?;

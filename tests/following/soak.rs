@@ -3,7 +3,7 @@
 //! and in the end everything is there that the network closed. What it took of memory, files and time is printed.
 //!
 //! Small: 120 ledgers with an end after each 40. Full: two hours with an end every ten minutes.
-//! `ORRERY_TEST_SOAK_MINUTES` chooses another length.
+//! `ORRERY_TEST_SOAK_MINUTES` chooses another length, `ORRERY_TEST_SOAK_LIFE_MINUTES` other times between ends.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -371,10 +371,16 @@ fn live(soak: &Soak, directory: &Path, lake: &LakeFiles, per_life: u64) -> (Vec<
 
 #[test]
 fn nothing_is_lost_and_nothing_grows() {
-    let minutes = std::env::var("ORRERY_TEST_SOAK_MINUTES").ok();
-    let minutes = minutes.map(|text| text.parse::<u64>().expect("a number of minutes"));
-    let ledgers = minutes.map_or(size::choose(120, 12 * PER_LIFE), |it| it * PER_LIFE / 10);
-    let per_life = minutes.map_or(size::choose(40, PER_LIFE), |_| PER_LIFE.min(ledgers / 3));
+    let ledgers_in = |name: &str| {
+        let minutes = std::env::var(name).ok()?;
+        Some(minutes.parse::<u64>().expect("a number of minutes") * PER_LIFE / 10)
+    };
+    let chosen = ledgers_in("ORRERY_TEST_SOAK_MINUTES");
+    let ledgers = chosen.unwrap_or(size::choose(120, 12 * PER_LIFE));
+    let per_life = ledgers_in("ORRERY_TEST_SOAK_LIFE_MINUTES").unwrap_or_else(|| match chosen {
+        Some(_) => PER_LIFE.min(ledgers / 3),
+        None => size::choose(40, PER_LIFE),
+    });
     let network = Network::from_name_or_passphrase("local");
     let directory = tempfile::tempdir().unwrap();
     let lake = LakeFiles::new(&network);
@@ -484,13 +490,13 @@ fn same_rows(soak: &Soak, service: &Service, last: u32) {
 fn report(soak: &Soak, lives: &[Life]) {
     let mib = |bytes: u64| bytes >> 20;
     println!(
-        "life: looks, memory in MiB (median, most, slope an hour), workers' MiB, most files, most threads"
+        "life: looks, memory in MiB (by tenths of the life; most, slope an hour), workers' MiB, most files, most threads"
     );
     for (number, life) in lives.iter().enumerate() {
         println!(
-            "{number}: {}, {} {} {:.1}, {}, {}, {}",
+            "{number}: {}, {:?} {} {:.1}, {}, {}, {}",
             life.looks.len(),
-            mib(life.median(|it| it.memory)),
+            life.tenths(|it| mib(it.memory)),
             mib(life.most(|it| it.memory)),
             life.slope(),
             mib(life.median(|it| it.workers)),

@@ -66,6 +66,15 @@ impl Life {
         values.get(values.len() / 2).copied().unwrap_or_default()
     }
 
+    /// What was seen at the end of each tenth of the time.
+    pub fn tenths(&self, of: impl Fn(&Taken) -> u64) -> Vec<u64> {
+        let count = self.looks.len();
+        (1..=10)
+            .filter_map(|part| self.looks.get((count * part / 10).checked_sub(1)?))
+            .map(of)
+            .collect()
+    }
+
     /// The most that was seen.
     pub fn most<T: Ord + Default>(&self, of: impl Fn(&Taken) -> T) -> T {
         self.looks.iter().map(of).max().unwrap_or_default()
