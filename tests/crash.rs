@@ -13,6 +13,7 @@ mod common {
     pub mod client;
     pub mod contents;
     pub mod digest;
+    pub mod families;
     pub mod full;
     pub mod material;
     pub mod older;

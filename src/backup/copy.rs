@@ -35,8 +35,10 @@ pub(super) fn copy(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Con
         options.write(true).create_new(true).mode(PRIVATE_FILE).open(to).map_err(failed(to))?;
     // A service waits for the same disk with every ledger, behind what is on its way there: that is a piece, and not
     // a table file of 64 MiB.
+    let mut begun = false;
     let content = read_through(from, progress, |piece| {
-        made.write_all(piece).and_then(|()| made.sync_data()).map_err(failed(to))
+        let before = if std::mem::replace(&mut begun, true) { made.sync_data() } else { Ok(()) };
+        before.and_then(|()| made.write_all(piece)).map_err(failed(to))
     })?;
     made.sync_all().map_err(failed(to))?;
     // Memory is for what the service reads again and again. Where the advice is not taken there is no harm.

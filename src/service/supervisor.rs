@@ -1,5 +1,6 @@
-//! What the supervisor that started the service is told: how far an upgrade of the store is before it can be
-//! ready, that it is ready, that it is alive, what it has stored, and that it stops. The protocol is that of systemd (sd_notify(3)); without one nothing is said.
+//! What the supervisor that started the service is told: how far an upgrade of the store is, that the service is ready,
+//! that it is alive, what it has stored, and that it stops. The protocol is that of systemd (sd_notify(3)); without one
+//! nothing is said.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -227,7 +227,7 @@ impl Store {
         families.extend(feed::families(&consumers));
         let database = Database::open_with(&raw, &families, Some(acknowledged))?;
         acknowledged::check(directory, promise, database.sequence())?;
-        let upgrade = Upgrade::of(&database, upgrades.as_ref())?;
+        let upgrade = Upgrade::told(upgrades.as_ref());
         format::bring_up_to_date(&database, &upgrade)?;
         indexes::bring_up_to_date(&database, &indexes, &upgrade)?;
         let network = settle_network(&database, directory, network)?;

@@ -4,9 +4,8 @@
 use std::time::{Duration, Instant};
 
 use super::StoreError;
-use super::bytes::Malformed;
 use super::columns::{Family, Key, LedgerKey};
-use super::database::{Database, corrupt};
+use super::database::Database;
 use crate::domain::LedgerSeq;
 
 /// Between two reports of the same step.
@@ -29,32 +28,28 @@ pub type UpgradeObserver = Box<dyn Fn(UpgradeStep<'_>) + Send + Sync>;
 /// Tells of the steps of one upgrade.
 pub(super) struct Upgrade<'a> {
     observer: Option<&'a UpgradeObserver>,
-    last: LedgerSeq,
     every: Duration,
 }
 
 impl<'a> Upgrade<'a> {
-    /// Of a directory that has just been opened.
-    pub(super) fn of(
-        database: &Database,
-        observer: Option<&'a UpgradeObserver>,
-    ) -> Result<Self, StoreError> {
-        let snapshot = database.snapshot();
-        let mut rows = snapshot.rows(Family::Ledgers)?;
-        rows.seek_to_last();
-        let last = match rows.key() {
-            Some(key) => {
-                LedgerKey::decode(key).ok_or(Malformed).map_err(corrupt(Family::Ledgers, key))?.0
-            }
-            None => LedgerSeq(0),
-        };
-        rows.status()?;
-        Ok(Self { observer, last, every: REPORT_EVERY })
+    /// One that the observer is told of, and the log.
+    pub(super) fn told(observer: Option<&'a UpgradeObserver>) -> Self {
+        Self { observer, every: REPORT_EVERY }
     }
 
     /// A step that begins.
-    pub(super) fn step(&self, what: String) -> Progress<'_> {
-        Progress { upgrade: self, what, reported: None }
+    pub(super) fn step(
+        &self,
+        database: &Database,
+        what: String,
+    ) -> Result<Progress<'_>, StoreError> {
+        let snapshot = database.snapshot();
+        let mut rows = snapshot.rows(Family::Ledgers)?;
+        rows.seek_to_last();
+        // Only a figure to compare with: a damaged key is for `verify` to find.
+        let last = rows.key().and_then(LedgerKey::decode).map_or(LedgerSeq(0), |key| key.0);
+        rows.status()?;
+        Ok(Progress { upgrade: self, what, last, reported: None })
     }
 }
 
@@ -62,29 +57,22 @@ impl<'a> Upgrade<'a> {
 pub(super) struct Progress<'a> {
     upgrade: &'a Upgrade<'a>,
     what: String,
+    last: LedgerSeq,
     reported: Option<Instant>,
 }
 
 impl Progress<'_> {
     /// It has come to this ledger.
     pub(super) fn at(&mut self, ledger: LedgerSeq) {
-        let Upgrade { observer, last, every } = *self.upgrade;
-        if self.reported.is_some_and(|reported| reported.elapsed() < every) {
+        let Self { upgrade: Upgrade { observer, every }, what, last, reported } = self;
+        if reported.is_some_and(|reported| reported.elapsed() < *every) {
             return;
         }
-        self.reported = Some(Instant::now());
-        tracing::info!(ledger = ledger.0, last = last.0, "upgrading the store: {}", self.what);
+        *reported = Some(Instant::now());
+        tracing::info!(ledger = ledger.0, last = last.0, "upgrading the store: {what}");
         if let Some(observer) = observer {
-            observer(UpgradeStep { what: &self.what, ledger, last });
+            observer(UpgradeStep { what, ledger, last: *last });
         }
-    }
-}
-
-#[cfg(test)]
-impl Upgrade<'_> {
-    /// One that nobody sees.
-    pub(super) fn unseen() -> Self {
-        Self { observer: None, last: LedgerSeq(0), every: REPORT_EVERY }
     }
 }
 
@@ -98,6 +86,8 @@ mod tests {
 
     #[test]
     fn a_step_is_told_when_it_begins_and_from_time_to_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(directory.path()).unwrap();
         let told = Arc::new(Mutex::new(Vec::new()));
         let hears = Arc::clone(&told);
         let observer: UpgradeObserver =
@@ -106,9 +96,9 @@ mod tests {
             (Duration::ZERO, vec!["one 7", "one 8", "two 7", "two 8"]),
             (Duration::from_secs(3600), vec!["one 7", "two 7"]),
         ] {
-            let upgrade = Upgrade { observer: Some(&observer), last: LedgerSeq(8), every };
+            let upgrade = Upgrade { observer: Some(&observer), every };
             for what in ["one", "two"] {
-                let mut progress = upgrade.step(what.to_owned());
+                let mut progress = upgrade.step(&database, what.to_owned()).unwrap();
                 [7, 8].into_iter().for_each(|ledger| progress.at(LedgerSeq(ledger)));
             }
             assert_eq!(std::mem::take(&mut *told.lock()), expected);

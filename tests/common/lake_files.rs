@@ -1,10 +1,11 @@
 //! A ledger lake in a directory that grows, and the made ledgers that go into it.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use orrery::domain::{LedgerSeq, Network};
-use orrery::source::sandbox::{Sandbox, SandboxConfig};
+use orrery::source::sandbox::{FIRST_MARKET_LEDGER, Sandbox, SandboxConfig};
 use tempfile::TempDir;
 
 /// Files in one directory of the lake.
@@ -19,16 +20,29 @@ pub struct Chain {
 impl Chain {
     /// The ledgers 2 to `last`; another seed makes others.
     pub fn made(seed: u64, last: u32) -> Self {
+        Self::of(seed, last, 0..=6, |sandbox| sandbox.with_milliseconds(LedgerSeq(12), 3))
+    }
+
+    /// The same of a network with a market.
+    pub fn with_market(seed: u64, last: u32) -> Self {
+        Self::of(seed, last, 3..=9, |sandbox| sandbox.with_market(FIRST_MARKET_LEDGER))
+    }
+
+    fn of(
+        seed: u64,
+        last: u32,
+        transactions_per_ledger: RangeInclusive<usize>,
+        with: impl Fn(Sandbox) -> Sandbox,
+    ) -> Self {
         let network = Network::from_name_or_passphrase("local");
         let config = SandboxConfig {
             network: network.clone(),
             seed,
             start_time: 1_750_000_000,
             close_interval: 5,
-            transactions_per_ledger: 0..=6,
+            transactions_per_ledger,
         };
-        let sandbox = Sandbox::new(config).unwrap();
-        let mut sandbox = sandbox.with_milliseconds(LedgerSeq(12), 3);
+        let mut sandbox = with(Sandbox::new(config).unwrap());
         let ledgers = (2..=last).map(|_| sandbox.next_ledger().unwrap()).collect();
         Self { network, ledgers }
     }
@@ -59,7 +73,7 @@ impl LakeFiles {
     }
 
     /// A lake with these ledgers of a chain.
-    pub fn with(chain: &Chain, ledgers: std::ops::RangeInclusive<u32>) -> Self {
+    pub fn with(chain: &Chain, ledgers: RangeInclusive<u32>) -> Self {
         let lake = Self::new(&chain.network);
         ledgers.for_each(|sequence| lake.add(chain, sequence));
         lake

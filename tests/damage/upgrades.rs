@@ -2,15 +2,14 @@
 //! directory was upgraded, also by processes that were killed while they did it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rocksdb::{DB, IteratorMode, Options};
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use crate::common::families::{families, open};
 use crate::common::material::Material;
 use crate::common::older::make_format_2_0;
 use crate::common::process::{Moment, copy};
@@ -32,35 +31,6 @@ const INDEXES: [(&str, &str); 5] = [
 
 fn made() -> Material {
     Material::made_in_files(120, 40)
-}
-
-fn raw(directory: &Path) -> PathBuf {
-    directory.join("raw")
-}
-
-fn open(directory: &Path) -> DB {
-    let (options, raw) = (Options::default(), raw(directory));
-    let names = DB::list_cf(&options, &raw).unwrap();
-    DB::open_cf_for_read_only(&options, raw, names, false).unwrap()
-}
-
-/// How many rows each family has, and what they are.
-fn families(directory: &Path) -> BTreeMap<String, String> {
-    let names = DB::list_cf(&Options::default(), raw(directory)).unwrap();
-    let db = open(directory);
-    let digest = |name: String| {
-        let (mut hasher, mut rows) = (Sha256::new(), 0);
-        for row in db.iterator_cf(db.cf_handle(&name).unwrap(), IteratorMode::Start) {
-            let (key, value) = row.unwrap();
-            for part in [key, value] {
-                hasher.update((part.len() as u64).to_be_bytes());
-                hasher.update(part);
-            }
-            rows += 1;
-        }
-        (name, format!("{rows} {}", &hex::encode(hasher.finalize())[..16]))
-    };
-    names.into_iter().map(digest).collect()
 }
 
 fn imported(material: &Material) -> TempDir {

@@ -7,6 +7,9 @@ mod common {
     // Other tests use the rest.
     #[allow(dead_code)]
     pub mod exported;
+    // Other tests use the rest.
+    #[allow(dead_code)]
+    pub mod families;
     pub mod lake_files;
     // Other tests use the rest of these two.
     #[allow(dead_code)]

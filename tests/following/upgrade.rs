@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use orrery::domain::Network;
-use orrery::source::sandbox::{FIRST_MARKET_LEDGER, MARKET_PROGRAM, Sandbox, SandboxConfig};
+use orrery::source::sandbox::{FIRST_MARKET_LEDGER, MARKET_PROGRAM, Sandbox};
 use reqwest::Method;
-use rocksdb::{DB, IteratorMode, Options};
+use rocksdb::{DB, Options};
 use serde_json::{Value, json};
 
 use crate::common::client::HTTP;
-use crate::common::lake_files::LakeFiles;
+use crate::common::families::families;
+use crate::common::lake_files::{Chain, LakeFiles};
 use crate::common::signal::Signal;
 use crate::service::{Service, THIS_BUILD, command, until};
 
@@ -31,36 +31,6 @@ const FIRST: u32 = 60;
 const SECOND: u32 = 90;
 /// What is there in the end.
 const LAST: u32 = 110;
-
-/// A network with a market, whose ledgers are closed when they are asked for.
-struct Chain {
-    network: Network,
-    market: String,
-    ledgers: Vec<Vec<u8>>,
-}
-
-impl Chain {
-    fn made() -> Self {
-        let network = Network::from_name_or_passphrase("local");
-        let config = SandboxConfig {
-            network: network.clone(),
-            seed: 21,
-            start_time: 1_750_000_000,
-            close_interval: 5,
-            transactions_per_ledger: 3..=9,
-        };
-        let mut sandbox = Sandbox::new(config).unwrap().with_market(FIRST_MARKET_LEDGER);
-        let ledgers = (2..=LAST).map(|_| sandbox.next_ledger().unwrap()).collect();
-        let market = Sandbox::market_contract(&network).unwrap().to_string();
-        Self { network, market, ledgers }
-    }
-
-    fn close(&self, lake: &LakeFiles, ledgers: RangeInclusive<u32>) {
-        for sequence in ledgers {
-            lake.add_xdr(sequence, &self.ledgers[sequence as usize - 2]);
-        }
-    }
-}
 
 /// A directory with a service's data, and the lake that it follows.
 struct Place {
@@ -77,6 +47,10 @@ impl Place {
         self.directory.path()
     }
 
+    fn close(&self, chain: &Chain, ledgers: RangeInclusive<u32>) {
+        ledgers.for_each(|sequence| self.lake.add(chain, sequence));
+    }
+
     fn start(&self, build: &Path) -> Result<Service, String> {
         Service::of(build, self.path(), &["--source", &self.lake.text()])
     }
@@ -91,6 +65,10 @@ impl Place {
     }
 }
 
+fn market(chain: &Chain) -> String {
+    Sandbox::market_contract(&chain.network).unwrap().to_string()
+}
+
 fn ask(service: &Service, token: &str, path: &str, body: &Value) -> Value {
     let url = format!("http://{}{path}", service.address);
     let answer = HTTP.request(Method::POST, url).bearer_auth(token).json(body).send().unwrap();
@@ -102,14 +80,14 @@ fn ask(service: &Service, token: &str, path: &str, body: &Value) -> Value {
 
 /// Follows to [`FIRST`], with a program from [`DEPLOYED`] on. Returns the service and its token.
 fn begin(build: &Path, place: &Place, chain: &Chain) -> (Service, String) {
-    chain.close(&place.lake, 2..=DEPLOYED);
+    place.close(chain, 2..=DEPLOYED);
     let service = place.start(build).unwrap();
     service.until_stored(DEPLOYED);
     let token = service.token().to_owned();
     let program =
-        json!({ "code": MARKET_PROGRAM, "project_name": "kept", "contracts": [chain.market] });
+        json!({ "code": MARKET_PROGRAM, "project_name": "kept", "contracts": [market(chain)] });
     ask(&service, &token, "/rest/retroshade/deploy", &program);
-    chain.close(&place.lake, DEPLOYED + 1..=FIRST);
+    place.close(chain, DEPLOYED + 1..=FIRST);
     service.until_stored(FIRST);
     (service, token)
 }
@@ -119,7 +97,7 @@ fn answers(service: &Service, token: &str, chain: &Chain) -> BTreeMap<&'static s
     let mut told = BTreeMap::new();
     let pages = [
         ("events", "/rest/events/by-ledger?from=2&limit=1000".to_owned()),
-        ("events of the market", format!("/rest/events/by-contract/{}?limit=1000", chain.market)),
+        ("events of the market", format!("/rest/events/by-contract/{}?limit=1000", market(chain))),
     ];
     for (question, path) in pages {
         told.insert(question, Value::Array(service.rows(&path, "id")));
@@ -139,7 +117,7 @@ fn answers(service: &Service, token: &str, chain: &Chain) -> BTreeMap<&'static s
         (rows.as_array().unwrap().len() == trades).then_some(rows)
     });
     told.insert("rows of the program", rows);
-    let path = format!("/rest/txs/by-contract/{}?limit=200", chain.market);
+    let path = format!("/rest/txs/by-contract/{}?limit=200", market(chain));
     told.insert("transactions of the market", service.get(&path));
     told.insert("completeness", service.get("/rest/completeness"));
     let mut hashes = BTreeSet::new();
@@ -170,14 +148,14 @@ fn same(told: &BTreeMap<&str, Value>, expected: &BTreeMap<&str, Value>, what: &s
 
 #[test]
 fn what_another_build_wrote_is_taken_on() {
-    let chain = Chain::made();
+    let chain = Chain::with_market(21, LAST);
     let ours = Path::new(THIS_BUILD);
     let reference = Place::new(&chain);
     let (service, token) = begin(ours, &reference, &chain);
-    chain.close(&reference.lake, FIRST + 1..=SECOND);
+    reference.close(&chain, FIRST + 1..=SECOND);
     service.until_stored(SECOND);
     let at_second = answers(&service, &token, &chain);
-    chain.close(&reference.lake, SECOND + 1..=LAST);
+    reference.close(&chain, SECOND + 1..=LAST);
     service.until_stored(LAST);
     let at_last = answers(&service, &token, &chain);
     service.stop();
@@ -203,7 +181,7 @@ fn takes_on(
     drop(service);
 
     // The upgrade, with what the other build left when it was killed.
-    chain.close(&place.lake, FIRST + 1..=SECOND);
+    place.close(chain, FIRST + 1..=SECOND);
     let service = place.start(ours).unwrap();
     service.until_stored(SECOND);
     same(&answers(&service, &token, chain), at_second, "upgraded");
@@ -211,7 +189,7 @@ fn takes_on(
     place.run(ours, &["verify", "--data-dir", "d"]).unwrap();
 
     // The other build again, on what this one left.
-    chain.close(&place.lake, SECOND + 1..=LAST);
+    place.close(chain, SECOND + 1..=LAST);
     match place.start(build) {
         Ok(service) => {
             println!("it serves what this build wrote");
@@ -220,6 +198,7 @@ fn takes_on(
         }
         Err(said) => {
             println!("it refuses what this build wrote: {said}");
+            assert_ne!(build, ours, "{said}");
             assert_eq!(said.trim().lines().count(), 1, "{said}");
         }
     }
@@ -231,6 +210,7 @@ fn takes_on(
 
     // The way back, and the way forward from the same backup.
     if let Err(said) = backup {
+        assert_ne!(build, ours, "{said}");
         return println!("it makes no backups: {}", said.lines().next().unwrap_or_default());
     }
     for restorer in [build, ours] {
@@ -238,7 +218,7 @@ fn takes_on(
         let backups = place.path().join("backups");
         let arguments = ["restore", backups.to_str().unwrap(), "--data-dir", "d"];
         restored.run(restorer, &arguments).unwrap();
-        chain.close(&restored.lake, 2..=LAST);
+        restored.close(chain, 2..=LAST);
         let service = restored.start(restorer).unwrap();
         service.until_stored(LAST);
         if restorer == ours {
@@ -262,14 +242,14 @@ fn make_newer(raw: &Path) {
 
 #[test]
 fn what_a_newer_version_wrote_is_refused_with_one_sentence_and_left_alone() {
-    let chain = Chain::made();
+    let chain = Chain::with_market(21, LAST);
     let place = Place::new(&chain);
     let ours = Path::new(THIS_BUILD);
     let (service, _) = begin(ours, &place, &chain);
     service.stop();
     place.run(ours, &["backup", "--data-dir", "d", "backups"]).unwrap();
     make_newer(&place.path().join("d/raw"));
-    let before = contents(&place.path().join("d"));
+    let before = families(&place.path().join("d"));
 
     let lake = place.lake.text();
     let verbs: [&[&str]; 8] = [
@@ -288,27 +268,13 @@ fn what_a_newer_version_wrote_is_refused_with_one_sentence_and_left_alone() {
         assert_eq!(said.trim().lines().count(), 1, "{}: {said}", verb[0]);
         assert!(said.contains("use the version that wrote it"), "{}: {said}", verb[0]);
     }
-    assert_eq!(contents(&place.path().join("d")), before);
+    assert_eq!(families(&place.path().join("d")), before);
 
     let restored = Place::new(&chain);
     let backups = place.path().join("backups");
     restored.run(ours, &["restore", backups.to_str().unwrap(), "--data-dir", "d"]).unwrap();
-    chain.close(&restored.lake, 2..=SECOND);
+    restored.close(&chain, 2..=SECOND);
     let service = restored.start(ours).unwrap();
     service.until_stored(SECOND);
     service.stop();
-}
-
-type Row = (Box<[u8]>, Box<[u8]>);
-
-/// The rows of all families, by the family.
-fn contents(directory: &Path) -> BTreeMap<String, Vec<Row>> {
-    let (options, raw) = (Options::default(), directory.join("raw"));
-    let names = DB::list_cf(&options, &raw).unwrap();
-    let db = DB::open_cf_for_read_only(&options, &raw, &names, false).unwrap();
-    let rows = |name: &String| {
-        let rows = db.iterator_cf(db.cf_handle(name).unwrap(), IteratorMode::Start);
-        rows.map(|row| row.unwrap()).collect()
-    };
-    names.iter().map(|name| (name.clone(), rows(name))).collect()
 }

@@ -79,7 +79,7 @@ pub(in super::super) fn fill(
 ) -> Result<(), StoreError> {
     let mut filling = Filling { database, batch: database.batch(), rows: Rows::new(indexes) };
     if indexes.iter().any(Index::is_of_events) {
-        let mut progress = upgrade.step(format!("index {name} from events"));
+        let mut progress = upgrade.step(database, format!("index {name} from events"))?;
         database.scan(Family::Events, |key, row| {
             let damaged = |malformed| corrupt(Family::Events, key)(malformed);
             let id = BlockKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
@@ -91,7 +91,7 @@ pub(in super::super) fn fill(
         })?;
     }
     let mut contracts = Vec::new();
-    let mut progress = upgrade.step(format!("index {name} from transactions"));
+    let mut progress = upgrade.step(database, format!("index {name} from transactions"))?;
     database.scan(Family::Transactions, |key, row| {
         let damaged = |malformed| corrupt(Family::Transactions, key)(malformed);
         let first = TransactionKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;

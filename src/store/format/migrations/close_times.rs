@@ -30,7 +30,7 @@ const FIRST_PROTOCOL: u32 = 30;
 const ROWS_PER_BATCH: u64 = 512;
 
 fn run(database: &Database, rows_per_batch: u64, upgrade: &Upgrade<'_>) -> Result<(), StoreError> {
-    let mut progress = upgrade.step("close times in milliseconds".to_owned());
+    let mut progress = upgrade.step(database, "close times in milliseconds".to_owned())?;
     let snapshot = database.snapshot();
     let mut batch = database.batch();
     database.scan(Family::Ledgers, |key, value| {

@@ -135,7 +135,7 @@ fn a_migration_that_was_broken_off_goes_on() {
                 left -= 1;
                 (left < 0 && kind == WriteKind::Unlogged).then_some(fault)
             });
-            let _ = run(&database, 4, &Upgrade::unseen());
+            let _ = run(&database, 4, &Upgrade::told(None));
         }
         drop(Store::open(directory, None).unwrap());
         assert!(contents(directory) == expected, "round {round}");
@@ -153,7 +153,7 @@ fn migrates_until_it_is_killed() {
     let Some(directory) = std::env::var_os(TO_MIGRATE) else { return };
     let database = database(Path::new(&directory));
     println!("begins");
-    run(&database, 1, &Upgrade::unseen()).unwrap();
+    run(&database, 1, &Upgrade::told(None)).unwrap();
 }
 
 #[test]
